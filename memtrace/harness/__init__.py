@@ -1,0 +1,1 @@
+"""The boundary suite's machinery: drive a system under test, record what happened, judge the record."""

@@ -1,0 +1,253 @@
+"""Where a system runs, and how its methods are called: plain or async, one after another or at once.
+
+Turns that follow one another run on one *lane*: one thread, or one task of one event loop, that lives as long as the
+system. A context variable that a turn leaves behind is therefore seen by the next, as it would be in an application.
+Turns that overlap get a lane each. A stream is driven and closed inside one lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError as FutureCancelled
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from memtrace.errors import AdapterError
+from memtrace.harness.attribution import labelled
+from memtrace.harness.system import check_claims
+from memtrace.model import Fact, Outcome, Reply
+
+Args = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """How a stream is consumed: left after so many pieces, or to its end."""
+
+    leave_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """What came of calling a method. ``value`` is what it returned, where it is not a turn."""
+
+    outcome: Outcome
+    text: str = ""
+    token: str = ""
+    error: str = ""
+    value: Any = None
+
+
+class Host(Protocol):
+    """One process that runs a system."""
+
+    name: str
+
+    def submit(
+        self, method: str, args: Args, *, turn: str = "", overlap: bool = False, stream: StreamPlan | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Future[Performed]:  # fmt: skip
+        """Call a method of the system; a turn's if ``turn`` labels it, on a lane of its own if it may ``overlap``."""
+
+    def cancel(self, running: Future[Performed], caller: Any) -> None:
+        """Cancel a running turn from outside."""
+
+    def close(self) -> None:
+        """Close the system."""
+
+
+class LocalHost:
+    """Runs a system in this process."""
+
+    def __init__(self, system: Any, name: str = "main") -> None:
+        check_claims(system)
+        self.system = system
+        self.name = name
+        self._stack = ExitStack()
+        self._lane = ThreadPoolExecutor(1, thread_name_prefix="turns")
+        self._portal: BlockingPortal | None = None
+        self._tasks: _TaskLane | None = None
+
+    def submit(
+        self, method: str, args: Args, *, turn: str = "", overlap: bool = False, stream: StreamPlan | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Future[Performed]:  # fmt: skip
+        """Call a method on its lane; the future's result is a `Performed`, never an exception of the system's."""
+        bound = getattr(self.system, method)
+        if inspect.iscoroutinefunction(bound) or inspect.isasyncgenfunction(bound):
+            return self._on_loop(bound, args, turn, overlap, stream, options or {})
+        return self._on_thread(lambda: self._perform(bound, args, turn, stream, options or {}), overlap=overlap)
+
+    def cancel(self, running: Future[Performed], caller: Any) -> None:
+        """Cancel a running turn: its task, or through the system's ``cancel``."""
+        if inspect.iscoroutinefunction(self.system.turn):
+            running.cancel()
+        else:
+            self.system.cancel(caller)
+
+    def close(self) -> None:
+        """Close the system, then its lanes."""
+        try:
+            performed = self.submit("close", ()).result(30)
+        finally:
+            self._lane.shutdown(wait=False)
+            if self._tasks is not None:
+                self._tasks.stop()
+            self._stack.close()
+        if performed.error:
+            raise AdapterError(f"close() raised {performed.error}")
+
+    # Plain methods
+
+    def _on_thread(self, job: Callable[[], Performed], *, overlap: bool) -> Future[Performed]:
+        if not overlap:
+            return self._lane.submit(job)
+        future: Future[Performed] = Future()
+        threading.Thread(target=lambda: _settle(future, job), daemon=True, name="overlapping turn").start()
+        return future
+
+    def _perform(
+        self, bound: Callable[..., Any], args: Args, turn: str, stream: StreamPlan | None, options: Mapping[str, Any]
+    ) -> Performed:
+        said: list[str] = []
+        try:
+            with labelled(turn):
+                value = bound(*args, **options)
+                if stream is not None:
+                    return _consumed(_take(value, stream, said), said)
+                return _returned(value, is_turn=bool(turn))
+        except BaseException as error:  # noqa: BLE001  a library may raise what is no Exception
+            return self._failed(error, said)
+
+    # Async methods
+
+    def _on_loop(
+        self, bound: Callable[..., Any], args: Args, turn: str, overlap: bool,  # noqa: FBT001
+        stream: StreamPlan | None, options: Mapping[str, Any],
+    ) -> Future[Performed]:  # fmt: skip
+        portal, lane = self._loop()
+
+        async def job() -> Performed:
+            said: list[str] = []
+            try:
+                with labelled(turn):
+                    if stream is not None:
+                        return _consumed(await _atake(bound(*args, **options), stream, said), said)
+                    return _returned(await bound(*args, **options), is_turn=bool(turn))
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001  a library may raise what is no Exception
+                return self._failed(error, said)
+
+        return portal.start_task_soon(job) if overlap else lane.submit(job)
+
+    def _loop(self) -> tuple[BlockingPortal, _TaskLane]:
+        if self._portal is None or self._tasks is None:
+            self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
+            self._tasks = _TaskLane(self._portal)
+        return self._portal, self._tasks
+
+    # Outcomes
+
+    def _failed(self, error: BaseException, said: list[str]) -> Performed:
+        return Performed(self._outcome(error), text="".join(said), error=f"{type(error).__name__}: {error}")
+
+    def _outcome(self, error: BaseException) -> Outcome:
+        if isinstance(error, tuple(getattr(self.system, "refusals", ()))):
+            return Outcome.REFUSED
+        classify = getattr(self.system, "outcome_of", None)
+        found = classify(error) if classify is not None else None
+        return Outcome(found) if found is not None else Outcome.FAILED
+
+
+def result_of(future: Future[Performed], within: float) -> Performed:
+    """The result of a call, with cancellation and a call that does not end told as outcomes."""
+    try:
+        return future.result(within)
+    except (FutureCancelled, asyncio.CancelledError):
+        return Performed(Outcome.CANCELLED)
+    except TimeoutError:
+        return Performed(Outcome.FAILED, error=f"did not end within {within:g} s")
+
+
+def _returned(value: Any, *, is_turn: bool) -> Performed:
+    if not is_turn:
+        return Performed(Outcome.OK, value=value)
+    if not isinstance(value, Reply):
+        raise AdapterError(f"a turn must return memtrace.model.Reply, not {type(value).__name__}")
+    return Performed(Outcome(value.outcome), value.text, value.token)
+
+
+def _consumed(outcome: Outcome, said: list[str]) -> Performed:
+    return Performed(outcome, "".join(said))
+
+
+def _take(pieces: Iterator[str], plan: StreamPlan, said: list[str]) -> Outcome:
+    for piece in pieces:
+        said.append(piece)
+        if plan.leave_after is not None and len(said) >= plan.leave_after:
+            close = getattr(pieces, "close", None)
+            if close is not None:
+                close()
+            return Outcome.ABANDONED
+    return Outcome.OK
+
+
+async def _atake(pieces: AsyncIterator[str], plan: StreamPlan, said: list[str]) -> Outcome:
+    async with aclosing(pieces):  # type: ignore[type-var]  an async generator has aclose; others are an adapter's error
+        async for piece in pieces:
+            said.append(piece)
+            if plan.leave_after is not None and len(said) >= plan.leave_after:
+                return Outcome.ABANDONED
+    return Outcome.OK
+
+
+def _settle(future: Future[Performed], job: Callable[[], Performed]) -> None:
+    try:
+        future.set_result(job())
+    except BaseException as error:  # noqa: BLE001  whatever it is, the one who waits must see it
+        future.set_exception(error)
+
+
+class _TaskLane:
+    """One task that runs jobs one after another, in its own context."""
+
+    def __init__(self, portal: BlockingPortal) -> None:
+        self._portal = portal
+        self._queue: asyncio.Queue[tuple[Callable[[], Awaitable[Performed]], Future[Performed]] | None]
+        self._queue = portal.call(self._make_queue)
+        self._serving = portal.start_task_soon(self._serve)
+
+    async def _make_queue(self) -> asyncio.Queue[Any]:
+        return asyncio.Queue()
+
+    def submit(self, job: Callable[[], Awaitable[Performed]]) -> Future[Performed]:
+        future: Future[Performed] = Future()
+        self._portal.call(self._queue.put_nowait, (job, future))
+        return future
+
+    async def _serve(self) -> None:
+        while (item := await self._queue.get()) is not None:
+            job, future = item
+            try:
+                future.set_result(await job())
+            except BaseException as error:  # noqa: BLE001  whatever it is, the one who waits must see it
+                future.set_exception(error)
+
+    def stop(self) -> None:
+        self._portal.call(self._queue.put_nowait, None)
+
+
+def as_facts(value: Any) -> tuple[Fact, ...]:
+    """What a system's ``facts`` returned, checked."""
+    facts = tuple(value)
+    if not all(isinstance(fact, Fact) for fact in facts):
+        raise AdapterError("facts() must return memtrace.model.Fact objects")
+    return facts

@@ -1,0 +1,197 @@
+"""Where a caller was shown words that are not theirs, and which rule each such leak is blamed on.
+
+One leak is blamed on one rule: the most specific whose condition holds. The general rule, ``users.no-foreign-memory``,
+takes what no other claims.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from memtrace.harness.events import FactsRead
+from memtrace.harness.findings import Judgement, accuse, shown, undecided, violated
+from memtrace.harness.history import Call, History, Source, canaries_in, excerpt
+from memtrace.model import Author, Caller, Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """A canary in a prompt, or in what a read returned, of a caller whom it does not belong to.
+
+    ``source`` is where it entered last before; ``None`` where it never entered this script: another test's words.
+    """
+
+    canary: str
+    caller: Caller
+    source: Source | None
+    call: Call | None = None
+    read: FactsRead | None = None
+
+    @property
+    def at(self) -> int:
+        """Its place in the order."""
+        return self.call.at if self.call is not None else self.read.at if self.read is not None else 0
+
+
+def leaks(history: History) -> list[Leak]:
+    """Every leak of a history, in order."""
+    return sorted([*_in_prompts(history), *_in_reads(history)], key=lambda leak: leak.at)
+
+
+def blamed(history: History, rule: str) -> list[Leak]:
+    """The leaks that one rule answers for."""
+    return [leak for leak in leaks(history) if blame(history, leak) == rule]
+
+
+def blame(history: History, leak: Leak) -> str:
+    """The rule that a leak is blamed on."""
+    return next((rule for rule, holds in _BLAME if holds(history, leak)), "users.no-foreign-memory")
+
+
+def accuse_leak(leak: Leak, reason: str) -> Judgement:
+    """A judgement that shows a leak and where its words came from."""
+    evidence = [where(leak), origin(leak)]
+    return accuse(leak.call, reason, *evidence) if leak.call is not None else violated(reason, *evidence)
+
+
+def where(leak: Leak) -> Evidence:
+    """Where the leak was seen."""
+    if leak.call is not None:
+        return shown(leak.call, leak.canary)
+    text = next((t for t in leak.read.texts if leak.canary in t.lower()), "") if leak.read else ""
+    return Evidence(f"what {leak.read.op if leak.read else 'a read'} returned", excerpt(text, leak.canary))
+
+
+def origin(leak: Leak) -> Evidence:
+    """Where its words came from."""
+    source = leak.source
+    if source is None:
+        return Evidence("where it came from", "it was planted in another script or run: the store is shared with it")
+    who = source.caller.user or source.caller.session or "an unresolved caller"
+    turn = f", turn {source.turn}" if source.turn else ""
+    return Evidence("where it came from", f"{source.author} words ({source.way}) of {who:.60}{turn}")
+
+
+def _in_prompts(history: History) -> Iterator[Leak]:
+    for call in history.calls:
+        if call.turn is None:
+            continue
+        caller, turn = call.turn.caller, call.turn.id
+        for canary in canaries_in(call.prompt.text):
+            if not history.visible(canary, caller, before=call.at, turn=turn):
+                yield Leak(canary, caller, _last_source(history, canary, call.at), call=call)
+
+
+def _in_reads(history: History) -> Iterator[Leak]:
+    for read in history.of(FactsRead):
+        for canary in canaries_in("\n".join(read.texts)):
+            if not history.visible(canary, read.caller, before=read.at):
+                yield Leak(canary, read.caller, _last_source(history, canary, read.at), read=read)
+
+
+def _last_source(history: History, canary: str, before: int) -> Source | None:
+    earlier = [source for source in history.sources(canary) if source.at < before]
+    return earlier[-1] if earlier else None
+
+
+# Conditions, from the most specific rule on
+
+Condition = Callable[[History, Leak], bool]
+
+
+def _resumed_by_another(history: History, leak: Leak) -> bool:
+    turn = leak.call.turn if leak.call else None
+    began = history.turns.get(turn.of) if turn else None
+    return turn is not None and began is not None and not history.same(began.caller, turn.caller)
+
+
+def _unresolved_reader(_history: History, leak: Leak) -> bool:
+    return leak.caller.unresolved is not None
+
+
+def _unresolved_writer(_history: History, leak: Leak) -> bool:
+    return leak.source is not None and leak.source.caller.unresolved is not None
+
+
+def _other_agent(_history: History, leak: Leak) -> bool:
+    return leak.source is not None and leak.source.shared == "agent"
+
+
+def _other_project(_history: History, leak: Leak) -> bool:
+    return leak.source is not None and leak.source.caller.project != leak.caller.project
+
+
+def _wildcard(_history: History, leak: Leak) -> bool:
+    return is_pattern(leak.caller.user) or (leak.source is not None and is_pattern(leak.source.caller.user))
+
+
+def _similar(_history: History, leak: Leak) -> bool:
+    return leak.source is not None and similar(leak.caller.user, leak.source.caller.user)
+
+
+def _same_session(_history: History, leak: Leak) -> bool:
+    source = leak.source
+    return source is not None and bool(leak.caller.session) and source.caller.session == leak.caller.session
+
+
+def _record_named(_history: History, leak: Leak) -> bool:
+    return leak.read is not None and leak.read.op == "get"
+
+
+def _empty_id(_history: History, leak: Leak) -> bool:
+    return not leak.caller.user and leak.caller.unresolved is None and not leak.caller.session
+
+
+def _overlapping(history: History, leak: Leak) -> bool:
+    turn = leak.call.turn if leak.call else None
+    other = history.turns.get(leak.source.turn) if leak.source else None
+    return turn is not None and other is not None and turn.started < other.ended and other.started < turn.ended
+
+
+def _recalled(history: History, leak: Leak) -> bool:
+    """Recall is on, and the words came back as memory, not as messages of a conversation."""
+    if leak.call is None or not (history.opened and history.opened.options.get("recall")):
+        return False
+    return all(m.author is Author.SYSTEM for m in leak.call.prompt.messages if leak.canary in m.text.lower())
+
+
+_BLAME: Final[tuple[tuple[str, Condition], ...]] = (
+    ("turns.resume-belongs-to-its-caller", _resumed_by_another),
+    ("users.unresolved-sees-only-agent-facts", _unresolved_reader),
+    ("users.unresolved-writes-nothing", _unresolved_writer),
+    ("users.empty-id-reads-nothing", _empty_id),
+    ("users.foreign-record-untouchable", _record_named),
+    ("users.agent-facts-stay-with-agent", _other_agent),
+    ("users.project-partitions", _other_project),
+    ("users.wildcard-is-not-a-user", _wildcard),
+    ("users.similar-ids-apart", _similar),
+    ("users.same-session-id-apart", _same_session),
+    ("users.concurrent-turns-apart", _overlapping),
+    ("users.recall-namespaced", _recalled),
+)
+
+
+def is_pattern(user: str) -> bool:
+    """Whether an id is, to some store, a pattern that matches others."""
+    return bool(user) and set(user) <= set("*?%_.[]^$") or "*" in user or "%" in user
+
+
+def similar(one: str, other: str) -> bool:
+    """Whether two different ids are ones that a careless store takes for each other."""
+    if one == other or not one or not other:
+        return False
+    folded, other_folded = _folded(one), _folded(other)
+    return folded == other_folded or folded.startswith(other_folded) or other_folded.startswith(folded)
+
+
+def _folded(user: str) -> str:
+    plain = unicodedata.normalize("NFKD", user).casefold()
+    return "".join(c for c in plain if c.isalnum())
+
+
+def undecided_leak(leak: Leak, reason: str) -> Judgement:
+    """A leak that cannot be laid at anyone's door."""
+    return undecided(reason, where(leak), origin(leak))

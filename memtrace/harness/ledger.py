@@ -1,0 +1,113 @@
+"""The verdict on each rule, over all the scripts that bore on it; printed, and kept as JSON or Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from memtrace.harness.judging import worst
+from memtrace.harness.rules import RULES
+from memtrace.model import Finding, Verdict
+
+EXIT_HELD: Final = 0
+EXIT_VIOLATED: Final = 1
+EXIT_INTERRUPTED: Final = 2
+EXIT_MISUSE: Final = 4
+EXIT_NOTHING: Final = 5
+EXIT_UNDECIDED: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one script said of one rule. ``own`` is whether the script was written for it."""
+
+    finding: Finding
+    test: str
+    rerun: str
+    store: str = ""
+    own: bool = True
+    history_sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The verdict on a rule: the worst over the scripts that exercised it."""
+
+    rule: str
+    store: str
+    verdict: Verdict
+    exercised: int
+    scripts: int
+    entry: Entry
+
+    def as_json(self) -> dict[str, Any]:
+        """A row of the ledger's JSON."""
+        finding = self.entry.finding
+        return {
+            "rule": self.rule, "store": self.store, "verdict": self.verdict.value, "scripts": [self.exercised, self.scripts],
+            "reason": finding.reason, "evidence": [asdict(e) for e in finding.evidence], "tests": [self.entry.test],
+            "rerun": self.entry.rerun, "history_sha256": self.entry.history_sha256,
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All that was found in one session."""
+
+    system: str = ""
+    version: str = ""
+    note: str = ""
+    entries: list[Entry] = field(default_factory=list)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Take in what a script found."""
+        self.entries.extend(entries)
+
+    def rows(self) -> list[Row]:
+        """One row a rule and store, in the order of the rules."""
+        by_rule: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+        for entry in self.entries:
+            by_rule[entry.finding.rule, entry.store].append(entry)
+        order = {rule: place for place, rule in enumerate(RULES)}
+        return [_row(rule, store, entries) for (rule, store), entries in sorted(by_rule.items(), key=lambda kv: (order[kv[0][0]], kv[0][1]))]
+
+    def counts(self) -> Counter[Verdict]:
+        """How many rules got each verdict."""
+        return Counter(row.verdict for row in self.rows())
+
+    def summary(self) -> str:
+        """The last line of every report."""
+        counts = self.counts()
+        order = (Verdict.HELD, Verdict.ALLOWED, Verdict.KNOWN, Verdict.NOT_EXERCISED, Verdict.INCONCLUSIVE, Verdict.VIOLATED)
+        return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in order)
+
+    def exit_status(self, *, others_failed: bool = False) -> int:
+        """0; 1 violated, or another test failed; 5 nothing exercised; 7 undecided."""
+        counts = self.counts()
+        if counts[Verdict.VIOLATED] or others_failed:
+            return EXIT_VIOLATED
+        if counts[Verdict.INCONCLUSIVE]:
+            return EXIT_UNDECIDED
+        if not counts[Verdict.HELD] + counts[Verdict.ALLOWED] + counts[Verdict.KNOWN]:
+            return EXIT_NOTHING
+        return EXIT_HELD
+
+    def as_json(self, extra: Mapping[str, Any]) -> str:
+        """The ledger as JSON, with ``extra`` facts about the session (date, seed, versions)."""
+        counts = self.counts()
+        body = {
+            "system": self.system, "version": self.version, **extra,
+            "counts": {verdict.value: counts[verdict] for verdict in Verdict},
+            "rules": [row.as_json() for row in self.rows()],
+        }  # fmt: skip
+        return json.dumps(body, indent=2, ensure_ascii=False)
+
+
+def _row(rule: str, store: str, entries: list[Entry]) -> Row:
+    decisive = worst(entry.finding for entry in entries)
+    entry = next(e for e in entries if e.finding is decisive)
+    exercised = sum(1 for e in entries if e.finding.verdict is not Verdict.NOT_EXERCISED)
+    return Row(rule, store, entry.finding.verdict, exercised, len(entries), entry)

@@ -1,0 +1,529 @@
+"""The rules: what a memory promises, each with its id, kind, statement, needs and source.
+
+A rule's id is stable: it is in the test, the report, the broken memory that breaks it and its page. Sources: ``H`` the
+seed page *How memory works*, ``B`` *Agent Memory Breaks at the Boundaries*, ``L`` the facts-and-rules page, ``S`` the
+scoping page, ``R`` public reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from memtrace.errors import UsageError
+
+
+class Kind(StrEnum):
+    """When a rule is judged."""
+
+    INVARIANT = "invariant"
+    """On every history."""
+    EXPECTATION = "expectation"
+    """Where the script declared what it expects."""
+    SCENARIO = "scenario"
+    """In its own scripts."""
+    COMPARISON = "comparison"
+    """On declared twins: the same script run twice in two ways."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A promise about memory that can be judged from a history.
+
+    ``needs`` are capabilities a system must claim for the rule to apply; ``a|b`` is either. A *declared* rule compares
+    a system with values of its own ``declares``.
+    """
+
+    id: str
+    kind: Kind
+    statement: str
+    needs: tuple[str, ...]
+    source: str
+    declared: bool = False
+
+    @property
+    def boundary(self) -> str:
+        """The part of the id before the dot."""
+        return self.id.partition(".")[0]
+
+    def unmet(self, capabilities: Iterable[str]) -> list[str]:
+        """The needs that these capabilities leave open."""
+        return unmet(self.needs, capabilities)
+
+
+def unmet(needs: Iterable[str], capabilities: Iterable[str]) -> list[str]:
+    """The needs (``a`` or ``a|b``) that these capabilities leave open."""
+    claimed = set(capabilities)
+    return [need for need in needs if claimed.isdisjoint(need.split("|"))]
+
+
+_TABLE = (
+    Rule(
+        "turns.prompt-order",
+        Kind.INVARIANT,
+        "the prompt is in the declared order; the reference's: system prompt, agent facts, plane facts, user facts, summary, recalled messages, window, history passed in, this turn's input",
+        ("facts",),
+        "HB",
+        declared=True,
+    ),
+    Rule(
+        "turns.prompt-holds-its-input",
+        Kind.INVARIANT,
+        "the prompt of a turn holds that turn's input (after redaction, if on)",
+        ("turns",),
+        "R",
+    ),
+    Rule(
+        "turns.input-and-answer",
+        Kind.INVARIANT,
+        "among user and assistant messages, a successful turn stores exactly the user's input and the final answer, in that order, once",
+        ("turns", "conv"),
+        "HB",
+    ),
+    Rule(
+        "turns.recalled-next-turn",
+        Kind.EXPECTATION,
+        "what a successful turn stored is in the next prompt",
+        ("turns", "conv"),
+        "R",
+    ),
+    Rule(
+        "turns.failed-writes-nothing",
+        Kind.INVARIANT,
+        "what only failed turns said is in no later prompt and no record: failing before, at and after the answer (an after-run step)",
+        ("turns",),
+        "HBR",
+    ),
+    Rule(
+        "turns.blocked-writes-nothing",
+        Kind.INVARIANT,
+        "likewise for turns a guardrail blocked, on the input or on the answer",
+        ("turns", "guardrails"),
+        "HBR",
+    ),
+    Rule("turns.limit-writes-nothing", Kind.INVARIANT, "likewise at the iteration limit", ("turns", "tools"), "HB"),
+    Rule(
+        "turns.paused-writes-nothing", Kind.INVARIANT, "likewise while paused for approval", ("turns", "resume"), "HB"
+    ),
+    Rule(
+        "turns.resumed-records-its-question",
+        Kind.EXPECTATION,
+        "a resumed or forked run stores the question it resumed, once, also from another process",
+        ("resume",),
+        "HB",
+    ),
+    Rule(
+        "turns.resume-belongs-to-its-caller",
+        Kind.SCENARIO,
+        "a paused run resumed under another caller gives neither caller's memory to the other",
+        ("resume", "ids"),
+        "R",
+    ),
+    Rule(
+        "turns.cancelled-whole-or-nothing",
+        Kind.INVARIANT,
+        "a cancelled or abandoned turn stores nothing or the whole turn, never half",
+        ("stream|cancel",),
+        "R",
+    ),
+    Rule(
+        "turns.abandoned-leaves-no-context",
+        Kind.SCENARIO,
+        "after an abandoned stream the next turn has its own caller, trace and prompt",
+        ("stream",),
+        "R",
+    ),
+    Rule(
+        "turns.stream-equals-run",
+        Kind.COMPARISON,
+        "the same turn streamed and run sends the same prompt and stores the same messages; text said before a tool call is not stored",
+        ("stream",),
+        "HB",
+    ),
+    Rule(
+        "turns.tool-traffic-never-a-fact",
+        Kind.INVARIANT,
+        "no tool call or result becomes a fact or a recalled message",
+        ("tools", "facts"),
+        "HB",
+    ),
+    Rule(
+        "turns.tool-traffic-not-replayed",
+        Kind.INVARIANT,
+        "none of an earlier turn's is in a later prompt (systems that keep transcripts declare it ALLOWED)",
+        ("tools", "conv"),
+        "HB",
+    ),
+    Rule(
+        "turns.tool-pairs-intact",
+        Kind.INVARIANT,
+        "where tool messages are replayed, every result has its call and every call its result, after trimming, failing and cancelling too",
+        ("tools", "conv"),
+        "R",
+    ),
+    Rule(
+        "turns.handoff-recorded-once",
+        Kind.SCENARIO,
+        "a hand-off run is stored once: the user's request and the final answer, no hand-off text",
+        ("handoff",),
+        "HB",
+    ),
+    Rule(
+        "turns.retry-stores-once",
+        Kind.COMPARISON,
+        "a model retry, or a run repeated after a failure, stores the turn once",
+        ("turns",),
+        "R",
+    ),
+    Rule(
+        "turns.overlapping-turns-both-kept",
+        Kind.SCENARIO,
+        "two overlapping turns of one user are both kept, whole, or one fails loudly",
+        ("turns", "conv"),
+        "R",
+    ),
+    Rule(
+        "turns.redaction-is-for-the-model",
+        Kind.SCENARIO,
+        "every request that leaves the process (answer, extractor, summary, embeddings) gets the redacted text; memory keeps the user's words; the stored reply is the one after redaction",
+        ("redaction",),
+        "HBR",
+    ),
+    Rule(
+        "turns.window-is-bounded",
+        Kind.INVARIANT,
+        "never more than the window's n messages are replayed, the newest, whole turns; 0 means none",
+        ("window",),
+        "HR",
+        declared=True,
+    ),
+    Rule(
+        "turns.growth-is-linear",
+        Kind.COMPARISON,
+        "for 2n turns, bytes stored ≤ 2.2 × those for n; once the window is full the prompt stops growing",
+        ("turns", "conv"),
+        "R",
+    ),
+    Rule(
+        "turns.queued-writes-wait",
+        Kind.SCENARIO,
+        "remember/forget called by the model take effect after the turn, always in the next, never when the turn failed",
+        ("memory-tools",),
+        "L",
+    ),
+    Rule("users.own-memory-recalled", Kind.EXPECTATION, "the owner gets their own memory back", ("ids",), "R"),
+    Rule(
+        "users.no-foreign-memory",
+        Kind.INVARIANT,
+        "no prompt holds what only another user said or was told, by run, stream, resume, hand-off",
+        ("ids",),
+        "HBR",
+    ),
+    Rule(
+        "users.reply-goes-to-its-caller",
+        Kind.INVARIANT,
+        "the text a caller gets is what the (scripted) model returned in that caller's turn",
+        ("turns", "ids"),
+        "R",
+    ),
+    Rule(
+        "users.concurrent-turns-apart",
+        Kind.SCENARIO,
+        "isolation while turns overlap, for every order in which model, embedder, resolver and tool can answer, over threads and tasks",
+        ("ids",),
+        "HBR",
+    ),
+    Rule(
+        "users.similar-ids-apart",
+        Kind.SCENARIO,
+        "prefixes, case, accents, Unicode forms, trailing space, separators (: / . _ - |), wildcards (* ? %), quotes, .., very long ids do not read, overwrite or delete each other",
+        ("ids",),
+        "R",
+    ),
+    Rule(
+        "users.wildcard-is-not-a-user",
+        Kind.SCENARIO,
+        "a caller whose id is * or any pattern is that user and nobody else",
+        ("ids",),
+        "HR",
+    ),
+    Rule(
+        "users.unresolved-sees-only-agent-facts",
+        Kind.INVARIANT,
+        "no context, None, empty id, a resolver that raises or returns something that is not an id: only the agent's and the plane's facts are in the prompt",
+        ("resolver",),
+        "HB",
+    ),
+    Rule(
+        "users.unresolved-writes-nothing",
+        Kind.INVARIANT,
+        "and nothing it says is stored; two anonymous callers share nothing",
+        ("resolver",),
+        "HB",
+    ),
+    Rule(
+        "users.resolved-once-per-turn",
+        Kind.SCENARIO,
+        "one turn is read and written as one caller even if the context changes while it runs",
+        ("resolver",),
+        "R",
+    ),
+    Rule(
+        "users.same-session-id-apart",
+        Kind.SCENARIO,
+        "two users with the same session or thread id share nothing",
+        ("ids", "session"),
+        "R",
+    ),
+    Rule(
+        "users.recall-namespaced",
+        Kind.SCENARIO,
+        "recall in one shared index returns only the caller's messages, and a busy user cannot crowd out a quiet one",
+        ("recall",),
+        "HB",
+    ),
+    Rule(
+        "users.evicted-keeps-facts",
+        Kind.SCENARIO,
+        "past the limit of windows the least recently used user loses the window, never the facts; saving afterwards destroys nothing",
+        ("window",),
+        "HBR",
+        declared=True,
+    ),
+    Rule(
+        "users.agent-facts-stay-with-agent",
+        Kind.INVARIANT,
+        "an agent's facts reach only that agent's prompts; a shared fact without an agent id is refused or warned about",
+        ("agent-facts",),
+        "H",
+    ),
+    Rule(
+        "users.project-partitions",
+        Kind.INVARIANT,
+        "nothing crosses between two projects, even with equal ids and ids that concatenate alike",
+        ("project",),
+        "HR",
+    ),
+    Rule("users.id-not-in-prompt", Kind.INVARIANT, "memory never adds a user's id to a prompt", ("facts", "ids"), "HB"),
+    Rule(
+        "users.foreign-record-untouchable",
+        Kind.SCENARIO,
+        "naming another user's record id reads, updates and deletes nothing",
+        ("record-ids",),
+        "R",
+    ),
+    Rule(
+        "users.empty-id-reads-nothing",
+        Kind.SCENARIO,
+        "at user scope an empty id reads, and forgets, nothing; reading everyone takes a separate explicit argument",
+        ("facts", "ids"),
+        "H",
+    ),
+    Rule(
+        "users.forget-one-leaves-others",
+        Kind.INVARIANT,
+        "forgetting one user leaves every other user's records",
+        ("forget", "ids"),
+        "R",
+    ),
+    Rule(
+        "authors.reply-never-a-fact",
+        Kind.INVARIANT,
+        "nothing but the extractor's judgement ever kept a model's words out of a user's facts: with an extractor that keeps all it is shown, none becomes a fact",
+        ("learn",),
+        "HBR",
+    ),
+    Rule(
+        "authors.tool-output-never-a-fact",
+        Kind.INVARIANT,
+        "nor tool output, retrieved documents, system prompt, injected memory, delegated or handed-off text",
+        ("learn",),
+        "BR",
+    ),
+    Rule("authors.no-relearning", Kind.INVARIANT, "recalled or injected memory is not stored again", ("learn",), "R"),
+    Rule(
+        "authors.learned-is-marked",
+        Kind.INVARIANT,
+        "a learned fact is filed under the user it came from, with the declared confidence (reference 0.6), marked learned, linked to the run that taught it",
+        ("learn", "list"),
+        "HB",
+        declared=True,
+    ),
+    Rule(
+        "authors.few-per-message",
+        Kind.SCENARIO,
+        "at most the declared number of facts per message (reference 10)",
+        ("learn", "list"),
+        "B",
+        declared=True,
+    ),
+    Rule(
+        "authors.cap-spares-persisted",
+        Kind.SCENARIO,
+        "the cap (reference 200) keeps the newest learned facts and never removes one persisted by hand, also when it was learned first, also with tracing off",
+        ("learn", "facts"),
+        "HBR",
+        declared=True,
+    ),
+    Rule(
+        "authors.persisted-stays-in-prompt",
+        Kind.SCENARIO,
+        "a fact persisted by hand is not pushed out of the prompt by learned ones",
+        ("learn", "facts"),
+        "BR",
+    ),
+    Rule(
+        "authors.once-in-prompt", Kind.INVARIANT, "each fact reaches a prompt once, under its heading", ("facts",), "B"
+    ),
+    Rule(
+        "authors.text-stays-data",
+        Kind.INVARIANT,
+        "no stored text can forge a heading, a role or another author's line in a prompt (newlines, role markers, headings)",
+        ("facts|conv",),
+        "R",
+    ),
+    Rule(
+        "authors.update-supersedes",
+        Kind.SCENARIO,
+        "an update keeps the old fact, marked superseded; A→B→A leaves A active; updating a fact with its own text changes nothing",
+        ("update", "list"),
+        "HBR",
+    ),
+    Rule(
+        "authors.restated-is-relearned",
+        Kind.SCENARIO,
+        "a forgotten fact that the user states again is stored again",
+        ("learn", "forget"),
+        "R",
+    ),
+    Rule(
+        "authors.offline-mines-users-only",
+        Kind.SCENARIO,
+        "offline learning is shown users' words only, each trace once; its default scope never carries one user's facts to another; personal scope needs the explicit flag",
+        ("learn-offline",),
+        "HB",
+    ),
+    Rule(
+        "processes.facts-survive",
+        Kind.EXPECTATION,
+        "durable facts are in the prompt of a fresh process, also after SIGKILL during a write: the whole record or none of it",
+        ("reopen", "facts"),
+        "HB",
+    ),
+    Rule(
+        "processes.search-after-restart",
+        Kind.EXPECTATION,
+        "search by meaning works in a fresh process on its first query",
+        ("reopen", "search"),
+        "HB",
+    ),
+    Rule(
+        "processes.recall-survives-own-store",
+        Kind.EXPECTATION,
+        "recall kept in the user's own vector store survives a restart",
+        ("reopen", "own-recall"),
+        "H",
+    ),
+    Rule(
+        "processes.other-process-seen",
+        Kind.EXPECTATION,
+        "an add, update or forget in one process is seen by the next turn of another that already searched",
+        ("shared", "facts"),
+        "BR",
+    ),
+    Rule(
+        "processes.forget-fact",
+        Kind.INVARIANT,
+        "a forgotten fact is in no fact block, row (superseded ones too), vector, index or cache, here and in a fresh process",
+        ("forget",),
+        "BR",
+    ),
+    Rule(
+        "processes.forget-user",
+        Kind.INVARIANT,
+        "a forgotten user's words are in no prompt (extractor's and summary's included), window, summary, recall or saved file",
+        ("erase",),
+        "BR",
+    ),
+    Rule(
+        "processes.forget-stays-forgotten",
+        Kind.SCENARIO,
+        "no turn in flight, stale process, re-index or offline learning brings it back",
+        ("forget",),
+        "R",
+    ),
+    Rule(
+        "processes.search-survives-forget",
+        Kind.EXPECTATION,
+        "deleting one user leaves every other's search right",
+        ("forget", "search"),
+        "B",
+    ),
+    Rule(
+        "processes.window-round-trip",
+        Kind.SCENARIO,
+        "save and load give the same window to the same user, refuse another user's, and answer a truncated file with a clear error",
+        ("save-load",),
+        "HBR",
+    ),
+    Rule(
+        "processes.fork-safe", Kind.SCENARIO, "a system opened before fork works in parent and child", ("shared",), "B"
+    ),
+    Rule(
+        "processes.two-writers",
+        Kind.SCENARIO,
+        "two processes writing at once lose nothing, or one fails loudly",
+        ("shared",),
+        "R",
+    ),
+    Rule(
+        "export.safe-under-a-foreign-exporter",
+        Kind.SCENARIO,
+        "an app with an exporter of its own gets no content and no raw id on memtrace's spans",
+        (),
+        "R",
+    ),
+    Rule("export.span-equals-wire", Kind.INVARIANT, "the recorded prompt is what was sent", (), "BR"),
+    Rule(
+        "export.every-call-has-one-span",
+        Kind.INVARIANT,
+        "one ended span per model call and per memory operation, whichever way it ended",
+        (),
+        "R",
+    ),
+    Rule(
+        "export.one-trace-per-turn",
+        Kind.INVARIANT,
+        "a turn's spans are one tree over threads, tasks, generators and forks, streamed or not",
+        (),
+        "R",
+    ),
+)
+
+RULES: Final[Mapping[str, Rule]] = MappingProxyType({rule.id: rule for rule in _TABLE})
+"""Every rule, by id, in the order of the report."""
+
+_Test = TypeVar("_Test", bound=Callable[..., Any])
+
+
+def find_rule(rule_id: str) -> Rule:
+    """The rule of that id; `UsageError` names the nearest ids otherwise."""
+    if rule_id in RULES:
+        return RULES[rule_id]
+    near = [known for known in RULES if rule_id.rpartition(".")[2] in known] or list(RULES)[:5]
+    raise UsageError(f"there is no rule {rule_id!r}; near it: {', '.join(near[:5])} (all: memtrace rules)")
+
+
+def rule(*ids: str, needs: Iterable[str] = (), options: Mapping[str, Any] | None = None) -> Callable[[_Test], _Test]:
+    """Mark a boundary test as a script of these rules.
+
+    ``needs`` are capabilities this script wants beyond the rules' own; ``options`` go to the system's environment.
+    """
+    for rule_id in ids:
+        find_rule(rule_id)
+    return pytest.mark.rule(*ids, needs=tuple(needs), options=dict(options or {}))

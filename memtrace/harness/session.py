@@ -1,0 +1,166 @@
+"""One run of the suite: the system, the scripted model's server, and a stage for each script."""
+
+from __future__ import annotations
+
+import contextvars
+import importlib.metadata
+import secrets
+import shlex
+import string
+import tempfile
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from memtrace.adapters import KNOWN
+from memtrace.errors import AdapterError, UsageError
+from memtrace.harness.history import FULL_EVIDENCE, History
+from memtrace.harness.judging import excuse, judge
+from memtrace.harness.ledger import Entry
+from memtrace.harness.model_server import ModelServer
+from memtrace.harness.rules import find_rule, unmet
+from memtrace.harness.stage import NotExercised, Stage
+from memtrace.harness.system import Factory, load_factory
+from memtrace.model import Evidence, Finding, Verdict
+
+NO_MEMORY: Final = """no memory was named. Name one, in one of these ways:
+  --memory reference                      memtrace's own reference memory
+  --memory your_package.your_module:make  a factory of yours (memtrace init writes a first one)
+  memtrace_memory = your_package.your_module:make   in the pytest section of your ini file"""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A boundary test: its rules, what it needs beyond theirs, its name, and the command that plays it again."""
+
+    rules: tuple[str, ...]
+    test: str
+    rerun: str = ""
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Suite:
+    """What all scripts of a session share. Use as a context manager."""
+
+    memory: str
+    factory: Factory
+    run: str
+    store_url: str = ""
+    destructive: bool = False
+    known: Mapping[str, str] = field(default_factory=dict)
+    allowed: dict[str, str] = field(default_factory=dict)
+    version: str = ""
+    _server: ModelServer = field(default_factory=ModelServer)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Suite:
+        self._stack.enter_context(self._server)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def stage(self, name: str, options: Mapping[str, Any] | None = None) -> Iterator[Stage]:
+        """A stage for one script, in a directory that is gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="memtrace-", ignore_cleanup_errors=True) as directory:
+            stage = Stage(
+                self.factory, self._server, Path(directory), run=self.run, seed=zlib.crc32(name.encode()),
+                store_url=self.store_url, options=options, factory_name=KNOWN.get(self.memory, self.memory),
+                disposable=self.destructive or not self.store_url,
+            )  # fmt: skip
+            try:
+                yield stage
+            finally:
+                stage.close()
+
+    def probe(self) -> None:
+        """Open the system once and run one turn, before any rule is judged.
+
+        Raises:
+            AdapterError: the factory raised, the claims do not fit, or the model was never called; one line.
+        """
+        with self.stage("probe") as stage:
+            self.allowed = dict(getattr(stage.system, "allowed", {}))
+            self.version = str(getattr(stage.system, "version", ""))
+            for rule in [*self.allowed, *self.known]:
+                find_rule(rule)
+            if "turns" not in stage.claims:
+                return
+            turn = stage.turn(stage.caller(), "Hello.")
+            if not stage.history().all_calls:
+                how = f" (it ended {turn.outcome.value}: {turn.error})" if turn.error else ""
+                raise AdapterError(
+                    f"--memory {self.memory!r}: a turn called no model{how}; wire env.model_url, or env.model, into the agent"
+                )
+
+    def play(self, stage: Stage, script: Script, run: Callable[[], object], *, full: bool = False) -> list[Entry]:
+        """Play one script and judge its history: what it says of each rule it bears on, its own rules first."""
+        unplayed, crash = "", None
+        try:
+            missing = unmet([*script.needs, *(n for rule in script.rules for n in find_rule(rule).needs)], stage.claims)
+            if missing:
+                unplayed = f"the system does not claim {', '.join(dict.fromkeys(missing))}"
+            else:
+                run()
+        except NotExercised as reason:
+            unplayed = str(reason)
+        except Exception as error:  # noqa: BLE001  a script that breaks off has decided nothing, whatever broke it
+            crash = error
+        stage.close()
+        return contextvars.copy_context().run(self._entries, stage.history(), script, unplayed, crash, full)
+
+    def _entries(
+        self, history: History, script: Script, unplayed: str, crash: Exception | None, full: bool  # noqa: FBT001
+    ) -> list[Entry]:
+        FULL_EVIDENCE.set(full)
+        found = {finding.rule: finding for finding in judge(history, script.rules)}
+        for rule in script.rules:
+            finding = found.get(rule, Finding(rule, Verdict.NOT_EXERCISED, "no check bears on this script"))
+            if unplayed:
+                finding = Finding(rule, Verdict.NOT_EXERCISED, unplayed)
+            elif crash is not None and finding.verdict is not Verdict.VIOLATED:
+                finding = Finding(rule, Verdict.INCONCLUSIVE, f"the script broke off: {type(crash).__name__}: {crash}", _trace(crash))
+            found[rule] = finding
+        digest, store = history.digest(), _kind(history, self.store_url)
+        order = sorted(found.values(), key=lambda finding: finding.rule not in script.rules)
+        return [
+            Entry(excuse(finding, self.allowed, dict(self.known)), script.test, script.rerun, store, finding.rule in script.rules, digest)
+            for finding in order
+        ]
+
+    def rerun(self, module: str, test: str) -> str:
+        """The command that plays one script again."""
+        return f"pytest --pyargs {module} -k {shlex.quote(test)} --memory {shlex.quote(self.memory)}"
+
+
+def make_suite(
+    memory: str, *, store_url: str = "", destructive: bool = False, known: Mapping[str, str] | None = None
+) -> Suite:
+    """A suite for a system by its name or path; `UsageError` where there is none."""
+    if not memory:
+        raise UsageError(NO_MEMORY)
+    run = "".join(secrets.choice(string.ascii_lowercase) for _ in range(4))
+    return Suite(memory, load_factory(memory, KNOWN), run, store_url, destructive, known or {})
+
+
+def memtrace_version() -> str:
+    """The installed version of memtrace, or ``unknown`` in a tree that was never installed."""
+    try:
+        return importlib.metadata.version("memtrace-otel")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _kind(history: History, store_url: str) -> str:
+    """The store a script ran on, as the ledger names it: the URL's scheme."""
+    return store_url.partition(":")[0] or "sqlite" if history.opened else ""
+
+
+def _trace(error: Exception) -> tuple[Evidence, ...]:
+    return (Evidence("traceback", "".join(traceback.format_exception(error)[-4:])),)

@@ -1,0 +1,77 @@
+"""Ids leave the process only as keyed digests: equal ids can be matched, none can be read or guessed.
+
+A digest is an HMAC-SHA256, domain-separated by the kind of id and the tenant, so that a user and a session with the
+same id do not look alike. The key is ``MEMTRACE_ID_KEY``, or the content of the file ``MEMTRACE_ID_KEY_FILE`` names,
+at least 32 bytes. Where neither is set the key is random for this process, with one warning; where it is set but bad,
+there is no key and ids are dropped. The key is in no repr, span or log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import warnings
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+IdKind = Literal["user", "session", "conversation", "record", "agent", "scope"]
+
+_KEY = "MEMTRACE_ID_KEY"
+_KEY_FILE = "MEMTRACE_ID_KEY_FILE"
+_LEAST = 32
+
+
+class IdKeyWarning(UserWarning):
+    """The id key is missing (digests cannot be matched across processes) or bad (ids are dropped)."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdKey:
+    """A secret of at least 32 bytes. ``id`` names it without telling it."""
+
+    secret: bytes = field(repr=False)
+
+    @property
+    def id(self) -> str:
+        """Eight hex digits that tell two keys apart."""
+        return hashlib.sha256(b"memtrace key id\0" + self.secret).hexdigest()[:8]
+
+    def digest(self, kind: IdKind, value: str, tenant: str = "") -> str:
+        """32 hex digits for an id; the same for the same key, kind, tenant and value only."""
+        lengths = b"".join(len(part.encode("utf-8", "surrogatepass")).to_bytes(4, "big") for part in (kind, tenant))
+        message = lengths + f"{kind}{tenant}{value}".encode("utf-8", "surrogatepass")
+        return hmac.new(self.secret, message, hashlib.sha256).hexdigest()[:32]
+
+
+def _configured() -> bytes | None:
+    """The key as the environment gives it, or ``None`` where it gives none."""
+    if path := os.environ.get(_KEY_FILE):
+        return Path(path).read_bytes().strip()
+    if text := os.environ.get(_KEY):
+        return text.encode()
+    return None
+
+
+@lru_cache(maxsize=1)
+def id_key() -> IdKey | None:
+    """The key of this process; ``None`` where the environment's is unusable, and then ids are to be dropped."""
+    try:
+        secret = _configured()
+    except OSError as error:
+        warnings.warn(f"{_KEY_FILE} cannot be read ({error.strerror}); ids are dropped", IdKeyWarning, stacklevel=2)
+        return None
+    if secret is None:
+        warnings.warn(
+            f"{_KEY} is not set: ids are digested with a key of this process alone; set it to at least {_LEAST} bytes",
+            IdKeyWarning,
+            stacklevel=2,
+        )
+        return IdKey(secrets.token_bytes(_LEAST))
+    if len(secret) < _LEAST:
+        warnings.warn(f"{_KEY} is shorter than {_LEAST} bytes; ids are dropped", IdKeyWarning, stacklevel=2)
+        return None
+    return IdKey(secret)

@@ -1,0 +1,183 @@
+"""The pytest plugin: runs boundary tests on a system, keeps the ledger, and sets the exit status.
+
+It stays out of the way of other tests: without a test marked with a rule it does nothing, and imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from memtrace.harness.ledger import Ledger
+    from memtrace.harness.session import Suite
+    from memtrace.harness.stage import Stage
+
+_SUITE = pytest.StashKey["Suite"]()
+_PROPERTY = "memtrace"
+_REPORTER = "memtrace-reporter"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options; ``--memory`` has an ini value too, and wins over it."""
+    group = parser.getgroup("memtrace", "boundary tests of an agent's memory")
+    group.addoption("--memory", help="the system under test: a known name, or package.module:factory")
+    group.addoption("--store", help="the URL of a store of yours; nothing destructive runs on it unless asked for")
+    group.addoption("--rule", action="append", default=[], metavar="GLOB", help="only tests of rules that match")
+    group.addoption("--destructive", action="store_true", help="let tests damage the store given with --store")
+    group.addoption("--full-evidence", action="store_true", help="show whole prompts, not 80 characters around a word")
+    group.addoption("--ledger-json", metavar="FILE", help="write the ledger as JSON")
+    group.addoption("--ledger-markdown", metavar="FILE", help="write the ledger as Markdown, for a job summary")
+    parser.addini("memtrace_memory", "the system under test, unless --memory names one")
+    parser.addini("memtrace_known", "rules known to be broken, one 'rule: issue URL' a line", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark, and the reporter where there is a terminal to report to."""
+    config.addinivalue_line("markers", "rule(*ids, needs, options): a script of these boundary rules")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Reporter(config), _REPORTER)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests whose rule was asked for; check the system before the first one runs."""
+    if globs := config.getoption("rule"):
+        gone = [item for item in items if not any(fnmatchcase(rule, g) for rule in _rules(item) for g in globs)]
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if item not in gone]
+    if any(_rules(item) for item in items) and not config.getoption("collectonly"):
+        _open_suite(config)
+
+
+def _open_suite(config: pytest.Config) -> None:
+    from memtrace.errors import MemtraceError  # noqa: PLC0415  nothing heavy before a boundary test is there
+    from memtrace.harness.session import make_suite  # noqa: PLC0415
+
+    try:
+        suite = make_suite(
+            config.getoption("memory") or str(config.getini("memtrace_memory")),
+            store_url=config.getoption("store") or "",
+            destructive=config.getoption("destructive"),
+            known=_known(config),
+        )
+        config.stash[_SUITE] = suite.__enter__()
+        config.add_cleanup(lambda: suite.__exit__())
+        suite.probe()
+    except MemtraceError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _known(config: pytest.Config) -> dict[str, str]:
+    pairs = (line.partition(":") for line in config.getini("memtrace_known"))
+    return {rule.strip(): url.strip() for rule, _, url in pairs}
+
+
+def _rules(item: pytest.Item) -> tuple[str, ...]:
+    marker = item.get_closest_marker("rule")
+    return marker.args if marker else ()
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """What a script holds: callers, planted words, turns, holds, processes."""
+    marker = request.node.get_closest_marker("rule")
+    if marker is None:
+        raise pytest.UsageError("the fixture 'stage' is for tests marked with @rule(...)")
+    with request.config.stash[_SUITE].stage(request.node.nodeid, marker.kwargs.get("options")) as made:
+        yield made
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Play a script, then judge its history; a test fails only for its own rules."""
+    marker = pyfuncitem.get_closest_marker("rule")
+    if marker is None or "stage" not in pyfuncitem.funcargs:
+        return None
+    from memtrace.harness.reporting import conclude, dump_entries  # noqa: PLC0415
+    from memtrace.harness.session import Script  # noqa: PLC0415
+
+    suite = pyfuncitem.config.stash[_SUITE]
+    rerun = suite.rerun(pyfuncitem.module.__name__, pyfuncitem.name)
+    script = Script(marker.args, pyfuncitem.nodeid, rerun, tuple(marker.kwargs.get("needs", ())))
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    full = pyfuncitem.config.getoption("full_evidence")
+    entries = suite.play(arguments["stage"], script, lambda: pyfuncitem.obj(**arguments), full=full)
+    pyfuncitem.user_properties.append((_PROPERTY, dump_entries(entries)))
+    conclude(entries)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A violation is reported in its own words, without a traceback through memtrace."""
+    report = yield
+    if report.failed and _rules(item) and _PROPERTY in dict(item.user_properties):
+        report.longrepr = str(report.longrepr.reprcrash.message) if hasattr(report.longrepr, "reprcrash") else report.longrepr
+    return report
+
+
+class _Reporter:
+    """Keeps the ledger of a session, reports it, and sets the exit status."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._ledger: Ledger | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take a script's findings into the ledger; under xdist they come with the worker's report."""
+        texts = [value for name, value in report.user_properties if name == _PROPERTY] if report.when == "call" else []
+        if not texts:
+            return
+        from memtrace.harness.ledger import Ledger  # noqa: PLC0415
+        from memtrace.harness.reporting import load_entries  # noqa: PLC0415
+
+        if self._ledger is None:
+            self._ledger = Ledger()
+        for text in texts:
+            self._ledger.add(load_entries(str(text)))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the ledger."""
+        if self._ledger is not None:
+            from memtrace.harness.reporting import table  # noqa: PLC0415
+
+            terminalreporter.write_sep("=", "memory boundaries")
+            for line in table(self._ledger):
+                terminalreporter.write_line(line)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Set the exit status, and write the ledger where it was asked for."""
+        if self._ledger is None:
+            return
+        from memtrace.harness.reporting import markdown  # noqa: PLC0415
+
+        suite = self._config.stash.get(_SUITE, None)
+        self._ledger.system = suite.memory if suite else str(self._config.getoption("memory") or self._config.getini("memtrace_memory"))
+        self._ledger.version = suite.version if suite else ""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        if path := self._config.getoption("ledger_json"):
+            Path(path).write_text(self._ledger.as_json({"date": now}), encoding="utf-8")
+        if path := self._config.getoption("ledger_markdown"):
+            Path(path).write_text(markdown(self._ledger), encoding="utf-8")
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = self._ledger.exit_status(others_failed=self._others_failed(session))
+
+    def _others_failed(self, session: pytest.Session) -> bool:
+        """Whether a test that is no boundary script failed."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        failed = reporter.stats.get("failed", []) + reporter.stats.get("error", []) if reporter else []
+        return any(_PROPERTY not in dict(report.user_properties) for report in failed) and session.testsfailed > 0
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """The count is the last line of every report."""
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if self._ledger is not None and reporter is not None:
+            reporter.write_line(self._ledger.summary())

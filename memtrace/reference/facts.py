@@ -1,0 +1,182 @@
+"""Durable facts by hand: persist, update, retrieve, forget, by tier."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Literal
+
+from memtrace.errors import UsageError
+from memtrace.model import Level, Record, Scope
+from memtrace.reference.blocks import folded
+from memtrace.reference.marks import Marks
+from memtrace.reference.search import FactSearch, Match
+from memtrace.stores.contract import FactStore
+from memtrace.tracing import Tracing
+
+Tier = Literal["user", "global", "project"]
+_LEVELS: Final = {"user": Level.USER, "global": Level.AGENT, "project": Level.PROJECT}
+
+
+class Facts:
+    """The facts of one project, each under the scope that a tier and an id name.
+
+    ``forgotten`` is told of every scope that facts are forgotten in, and of the text where it is one fact.
+    """
+
+    def __init__(
+        self,
+        store: FactStore,
+        marks: Marks,
+        tracing: Tracing,
+        *,
+        project: str,
+        agent_id: str | None,
+        user_id: str,
+        clock: Callable[[], float],
+        search: FactSearch | None,
+        forgotten: Callable[[Scope, str | None], object],
+    ) -> None:
+        self._store = store
+        self._marks = marks
+        self._tracing = tracing
+        self._project = project
+        self._ids: dict[str, str] = {"user": user_id, "global": agent_id or "", "project": project}
+        self._has_agent = agent_id is not None
+        self._clock = clock
+        self._search = search
+        self._forgotten = forgotten
+
+    def scope(self, tier: str, scope_id: str = "") -> Scope:
+        """The scope that a tier and an id name; without an id the memory's own, or ``""``, which holds nothing.
+
+        Raises:
+            UsageError: no tier of that name holds facts.
+        """
+        if tier not in _LEVELS:
+            raise UsageError(f"tier={tier!r} holds no facts: give one of {', '.join(_LEVELS)}")
+        return Scope(_LEVELS[tier], scope_id or self._ids[tier], self._project)
+
+    def persist(self, text: str, *, tier: Tier, scope_id: str, confidence: float) -> Record:
+        """Store a fact by hand; where it was learned already, it counts as persisted by hand from now on."""
+        scope = self.scope(tier, scope_id)
+        if not text.strip():
+            raise UsageError("a fact needs a text that is not blank")
+        if tier == "global" and not self._has_agent:
+            warnings.warn(
+                "a global fact is seen by the agent whose id it is stored under: this memory has no agent_id",
+                UserWarning,
+                stacklevel=3,
+            )
+        with self._tracing.write(operation="persist", scope=scope) as span:
+            by_hand = self._by_hand(scope, text, confidence, (span.trace_id, span.span_id))
+            stored = by_hand if not scope.id and tier == "global" else self._manual(self._store.add(by_hand), by_hand)
+            span.stored(1 if stored.id else 0, action="stored", records=[stored])
+        return stored
+
+    def update(self, new: str, *, old: str | int, tier: Tier, scope_id: str, confidence: float) -> Record:
+        """Put ``new`` in the place of an active fact, given by its text or record id; the old one is kept, superseded.
+
+        Raises:
+            UsageError: the scope has no such active fact.
+        """
+        scope = self.scope(tier, scope_id)
+        if not new.strip():
+            raise UsageError("a fact needs a text that is not blank")
+        with self._tracing.write(operation="update", scope=scope) as span:
+            by_hand = self._by_hand(scope, new, confidence, (span.trace_id, span.span_id))
+            record_id = old if isinstance(old, int) else self._active_id(scope, old)
+            stored = self._store.supersede(scope, record_id, by_hand)
+            if stored.id != record_id:
+                stored = self._manual(stored, by_hand)
+            span.stored(1, action="superseded", records=[stored])
+        return stored
+
+    def retrieve(
+        self, query: str | None, *, tier: Tier, scope_id: str, limit: int | None, outgoing: Callable[[str], str]
+    ) -> list[Record]:
+        """The active facts of a scope: newest first, or with a query nearest first."""
+        scope = self.scope(tier, scope_id)
+        if limit is not None and limit < 0:
+            raise UsageError(f"limit={limit}: give a number of facts, 0 for none or None for all")
+        with self._tracing.read(query or "", operation="retrieve", scope=scope) as span:
+            if query is None:
+                records, scores = self._store.newest(scope, limit), []
+            else:
+                matches = self._matches(scope, query, limit, outgoing)
+                records, scores = [match.record for match in matches], [match.score for match in matches]
+            span.rendered(records, scores=scores)
+        return records
+
+    def forget(self, *, tier: Tier, scope_id: str, fact: str | int | None) -> int:
+        """Remove one fact, given by its text or record id, or with ``None`` all of a scope; how many rows went.
+
+        Raises:
+            UsageError: no id was given, and the memory has none of its own.
+        """
+        scope = self.scope(tier, scope_id)
+        if not scope.id:
+            raise UsageError(f"forget(tier={tier!r}) needs scope_id=: an empty id names nobody")
+        with self._tracing.write(operation="forget", scope=scope) as span:
+            count = self.remove(scope, fact)
+            span.stored(count, action="deleted")
+        return count
+
+    def remove(self, scope: Scope, fact: str | int | None) -> int:
+        """As `forget`, without a span of its own."""
+        numbers = None if fact is None else self._numbers(scope, fact)
+        if numbers == []:
+            return 0
+        self._marks.forgotten(scope)
+        text = self._text(scope, fact) if fact is not None else None
+        count = sum(self._store.delete(scope, number) for number in ([None] if numbers is None else numbers))
+        if self._search is not None:
+            self._search.drop(scope)
+        self._forgotten(scope, text)
+        return count
+
+    def _by_hand(self, scope: Scope, text: str, confidence: float, writer: tuple[str, str]) -> Record:
+        return Record(
+            scope,
+            text,
+            confidence=confidence,
+            source_trace_id=writer[0],
+            source_span_id=writer[1],
+            created_at=self._clock(),
+        )
+
+    def _manual(self, stored: Record, by_hand: Record) -> Record:
+        """The record as one persisted by hand.
+
+        A store returns an active record with the same text unchanged, and a learned one would be pruned one day. Two
+        updates, there and back, put one by hand in its place; at every point in between the store holds the fact.
+        """
+        if not stored.source:
+            return stored
+        between = self._store.supersede(stored.scope, stored.id, replace(by_hand, text=f"{by_hand.text} "))
+        return self._store.supersede(stored.scope, between.id, by_hand)
+
+    def _matches(self, scope: Scope, query: str, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
+        if self._search is None:
+            raise UsageError("retrieve(query) needs a memory made with semantic=True")
+        return self._search.search(scope, query, limit, outgoing) if scope.id else []
+
+    def _active_id(self, scope: Scope, text: str) -> int:
+        wanted = folded(text)
+        for record in self._store.newest(scope, None):
+            if folded(record.text) == wanted:
+                return record.id
+        raise UsageError("there is no such active fact to update: name it by its text or its record id")
+
+    def _numbers(self, scope: Scope, fact: str | int) -> list[int]:
+        """The records of a fact, superseded ones too; active ones first, since they take what they superseded along."""
+        if isinstance(fact, int):
+            return [fact] if self._store.get(scope, fact) else []
+        wanted = folded(fact)
+        found = [record for record in self._store.history(scope) if folded(record.text) == wanted]
+        return [record.id for record in sorted(found, key=lambda record: record.superseded_by is not None)]
+
+    def _text(self, scope: Scope, fact: str | int) -> str | None:
+        record = self._store.get(scope, fact) if isinstance(fact, int) else None
+        return record.text if record else fact if isinstance(fact, str) else None

@@ -1,0 +1,116 @@
+"""What must be known of a scope after its words are gone, kept beside the facts so that every process sees it.
+
+A mark says *that* something was forgotten, never what. Marks are rows of the fact store itself, at the level of a
+session (a tier that holds no facts), so that they work on every backend and an erasure reaches every process that
+shares the store: a turn compares the marks it saw as it opened with those it sees as it writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+from uuid import uuid4
+
+from memtrace.errors import StoreError
+from memtrace.model import Level, Record, Scope
+from memtrace.stores.contract import FactStore
+
+Kind = Literal["forgotten", "erased", "saved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The last time a scope's facts were forgotten, and the last time all of it was erased; ``""`` is never."""
+
+    forgotten: str = ""
+    erased: str = ""
+
+
+class Marks:
+    """The marks of one store."""
+
+    def __init__(self, store: FactStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def seen(self, scope: Scope) -> Seen:
+        """How things stand with a scope.
+
+        Raises:
+            StoreError: the store cannot say.
+        """
+        newest: dict[str, str] = {}
+        for _, kind, value in sorted(self._rows(scope)):
+            newest[kind] = value
+        return Seen(newest.get("forgotten", ""), newest.get("erased", ""))
+
+    def forgotten(self, scope: Scope) -> None:
+        """Facts of this scope are about to be forgotten: what open turns learned must not bring them back."""
+        self._renew(scope, "forgotten")
+
+    def erased(self, scope: Scope) -> None:
+        """Everything of this scope is about to be erased."""
+        self._renew(scope, "forgotten")
+        self._renew(scope, "erased")
+
+    def saved(self, scope: Scope, path: str) -> None:
+        """A file was written that holds this scope's words."""
+        self._put(scope, "saved", path)
+
+    def files(self, scope: Scope) -> list[str]:
+        """The files that hold this scope's words, wherever they were written."""
+        return [value for _, kind, value in self._rows(scope) if kind == "saved"]
+
+    def unsaved(self, scope: Scope, path: str) -> None:
+        """Such a file is gone."""
+        self._drop(scope, [number for number, *mark in self._rows(scope) if mark == ["saved", path]])
+
+    def _renew(self, scope: Scope, kind: Kind) -> None:
+        number = self._put(scope, kind, uuid4().hex)
+        # Only older ones go: of two processes that mark at once the later mark must stay.
+        self._drop(scope, [old for old, other, _ in self._rows(scope) if other == kind and old < number])
+
+    def _put(self, scope: Scope, kind: Kind, value: str) -> int:
+        text = json.dumps([scope.level, kind, value])
+        return self._store.add(Record(_place(scope), text, source="mark", created_at=self._clock())).id
+
+    def _drop(self, scope: Scope, numbers: list[int]) -> None:
+        for number in numbers:
+            self._store.delete(_place(scope), number)
+
+    def _rows(self, scope: Scope) -> list[tuple[int, str, str]]:
+        if not scope.id:
+            return []
+        rows = [(record.id, *json.loads(record.text)) for record in self._store.newest(_place(scope), None)]
+        return [(number, kind, value) for number, level, kind, value in rows if level == scope.level]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Tells a turn whether what it is about to keep was forgotten since it opened.
+
+    It is asked before and after each write. Whoever forgets marks first and deletes afterwards, so either the deletion
+    finds what was written, or the second question does and the turn takes it back.
+    """
+
+    marks: Marks
+    scope: Scope
+    opened: Seen | None
+    """``None``: the store could not be read as the turn opened."""
+
+    def forgotten(self) -> bool:
+        """Whether facts of the scope were forgotten since.
+
+        Raises:
+            StoreError: the store cannot say.
+        """
+        return self.opened is not None and self.marks.seen(self.scope) != self.opened
+
+    def erased(self) -> bool:
+        """Whether the scope was erased since, as far as the store can say: a window is kept while it is down."""
+        try:
+            return self.opened is not None and self.marks.seen(self.scope).erased != self.opened.erased
+        except StoreError:
+            return False

@@ -1,0 +1,242 @@
+"""Recall by meaning: earlier messages of a user that are near this turn's question.
+
+Each namespace (a project and a user, as a tuple) is a compartment of its own. A search looks at that one alone, so a
+busy user cannot crowd out a quiet one, and deleting one touches nobody else's vectors.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from memtrace.model import Author, Message
+from memtrace.reference.database import Database, to_bytes, to_text
+from memtrace.reference.embedding import Embedder, Vector, embedded
+from memtrace.reference.vectors import VectorIndex
+
+_BACKLOG: Final = 8
+"""Texts without a vector that one turn tries again."""
+_FAILURES: Final = 2
+"""In a row, after which the embedder counts as down and the rest of the backlog waits for another turn."""
+
+
+class Namespace(NamedTuple):
+    """Whose messages: a tuple, never a joined string, so that no two can look alike."""
+
+    project: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A recalled message and how near it is: the cosine of the angle, 1 is the same."""
+
+    message: Message
+    score: float
+
+    @property
+    def text(self) -> str:
+        """What was said."""
+        return self.message.text
+
+
+class RecallIndex(Protocol):
+    """Where recalled messages live. Safe to share between threads.
+
+    A search returns up to ``limit`` messages *of its namespace*, however many others hold: an index that can only
+    filter what it found has to fetch more until it has enough.
+    """
+
+    def add(self, namespace: Namespace, messages: Sequence[Message]) -> list[int]:
+        """Keep messages, as yet without vectors, in one atomic step; their numbers, which are never used again."""
+
+    def place(self, namespace: Namespace, vectors: Mapping[int, Vector]) -> None:
+        """Give kept messages their vectors; numbers that are gone are passed over."""
+
+    def unplaced(self, namespace: Namespace, dimension: int, limit: int) -> list[tuple[int, str]]:
+        """Numbers and texts of messages without a vector of this length, newest first."""
+
+    def search(self, namespace: Namespace, vector: Vector, limit: int) -> list[Hit]:
+        """The nearest messages of this namespace, nearest first."""
+
+    def delete(self, namespace: Namespace, numbers: Collection[int] | None = None) -> int:
+        """Remove messages, or with ``None`` the whole namespace, vectors and all; how many went."""
+
+
+class Recall:
+    """An index with its embedder: texts are kept first, so that a failing embedder loses none."""
+
+    def __init__(self, index: RecallIndex, embedder: Embedder) -> None:
+        self.index = index
+        self._embedder = embedder
+
+    def keep(self, namespace: Namespace, messages: Sequence[Message]) -> list[int]:
+        """Keep messages (blank ones are not worth it); `place` makes them findable."""
+        return self.index.add(namespace, [message for message in messages if message.text.strip()])
+
+    def place(
+        self, namespace: Namespace, numbers: Sequence[int], texts: Sequence[str], outgoing: Callable[[str], str]
+    ) -> None:
+        """Embed kept texts, and some of those that an earlier failure left without a vector.
+
+        Raises:
+            Exception: whatever the embedder raises. The texts stay, and are tried again in a later turn.
+        """
+        if not numbers:
+            return
+        vectors = embedded(self._embedder, [outgoing(text) for text in texts])
+        self.index.place(namespace, dict(zip(numbers, vectors, strict=True)))
+        self._catch_up(namespace, vectors[0].size, outgoing)
+
+    def search(self, namespace: Namespace, query: str, limit: int, outgoing: Callable[[str], str]) -> list[Hit]:
+        """The messages nearest to the query that have anything in common with it, nearest first.
+
+        Raises:
+            Exception: whatever the embedder or the index raises.
+        """
+        if not query.strip():
+            return []
+        [vector] = embedded(self._embedder, [outgoing(query)])
+        self._catch_up(namespace, vector.size, outgoing)
+        return [hit for hit in self.index.search(namespace, vector, limit) if hit.score > 0]
+
+    def _catch_up(self, namespace: Namespace, dimension: int, outgoing: Callable[[str], str]) -> None:
+        """One text at a time: one that the embedder refuses must not hold up the others."""
+        failures = 0
+        for number, text in self.index.unplaced(namespace, dimension, _BACKLOG):
+            try:
+                [vector] = embedded(self._embedder, [outgoing(text)])
+            except Exception:  # its own turn showed the failure on its span
+                failures += 1
+                if failures == _FAILURES:
+                    return
+            else:
+                failures = 0
+                self.index.place(namespace, {number: vector})
+
+
+@dataclass(slots=True)
+class _Compartment:
+    messages: dict[int, Message] = field(default_factory=dict)
+    vectors: VectorIndex = field(default_factory=VectorIndex)
+    placed: set[int] = field(default_factory=set)
+
+
+class ProcessRecall:
+    """Recall that lives and dies with its process."""
+
+    def __init__(self) -> None:
+        self._compartments: dict[Namespace, _Compartment] = {}
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def add(self, namespace: Namespace, messages: Sequence[Message]) -> list[int]:
+        """As `RecallIndex.add`."""
+        with self._lock:
+            kept = self._compartments.setdefault(namespace, _Compartment()).messages
+            numbers = list(range(self._last + 1, self._last + 1 + len(messages)))
+            self._last += len(messages)
+            kept.update(zip(numbers, messages, strict=True))
+            return numbers
+
+    def place(self, namespace: Namespace, vectors: Mapping[int, Vector]) -> None:
+        """As `RecallIndex.place`."""
+        with self._lock:
+            compartment = self._compartments.get(namespace, _Compartment())
+            for number, vector in vectors.items():
+                if number in compartment.messages and number not in compartment.placed:
+                    compartment.vectors.put(number, vector)
+                    compartment.placed.add(number)
+
+    def unplaced(self, namespace: Namespace, dimension: int, limit: int) -> list[tuple[int, str]]:  # noqa: ARG002
+        """As `RecallIndex.unplaced`; in one process the length of the vectors does not change."""
+        with self._lock:
+            compartment = self._compartments.get(namespace, _Compartment())
+            waiting = sorted(compartment.messages.keys() - compartment.placed, reverse=True)[:limit]
+            return [(number, compartment.messages[number].text) for number in waiting]
+
+    def search(self, namespace: Namespace, vector: Vector, limit: int) -> list[Hit]:
+        """As `RecallIndex.search`."""
+        with self._lock:
+            compartment = self._compartments.get(namespace, _Compartment())
+            return [Hit(compartment.messages[key], score) for key, score in compartment.vectors.nearest(vector, limit)]
+
+    def delete(self, namespace: Namespace, numbers: Collection[int] | None = None) -> int:
+        """As `RecallIndex.delete`."""
+        with self._lock:
+            if numbers is None:
+                return len(self._compartments.pop(namespace, _Compartment()).messages)
+            compartment = self._compartments.get(namespace, _Compartment())
+            gone = compartment.messages.keys() & set(numbers)
+            for number in gone:
+                del compartment.messages[number]
+            if gone & compartment.placed:
+                compartment.vectors.drop(gone)
+                compartment.placed -= gone
+            return len(gone)
+
+
+class SqliteRecall:
+    """Recall in a file of the user's own: survives a restart, and any number of processes may share it."""
+
+    _SCHEMA: Final = """
+        CREATE TABLE IF NOT EXISTS recalled (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, project BLOB NOT NULL, user BLOB NOT NULL,
+            author TEXT NOT NULL, text BLOB NOT NULL, vector BLOB);
+        CREATE INDEX IF NOT EXISTS recalled_of ON recalled (project, user, id)
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._database = Database(path, self._SCHEMA)
+
+    def add(self, namespace: Namespace, messages: Sequence[Message]) -> list[int]:
+        """As `RecallIndex.add`."""
+        insert = "INSERT INTO recalled (project, user, author, text) VALUES (?, ?, ?, ?)"
+        with self._database.transaction() as connection:
+            rows = [(*_key(namespace), str(message.author), to_bytes(message.text)) for message in messages]
+            return [int(connection.execute(insert, row).lastrowid or 0) for row in rows]
+
+    def place(self, namespace: Namespace, vectors: Mapping[int, Vector]) -> None:
+        """As `RecallIndex.place`."""
+        update = "UPDATE recalled SET vector = ? WHERE id = ? AND project = ? AND user = ?"
+        rows = [(vector.astype("<f4").tobytes(), number, *_key(namespace)) for number, vector in vectors.items()]
+        with self._database.transaction() as connection:
+            connection.executemany(update, rows)
+
+    def unplaced(self, namespace: Namespace, dimension: int, limit: int) -> list[tuple[int, str]]:
+        """As `RecallIndex.unplaced`; so the vectors of another embedder are made anew."""
+        select = (
+            "SELECT id, text FROM recalled WHERE project = ? AND user = ? AND (vector IS NULL OR length(vector) != ?) "
+            "ORDER BY id DESC LIMIT ?"
+        )
+        with self._database.transaction() as connection:
+            rows = connection.execute(select, (*_key(namespace), 4 * dimension, limit)).fetchall()
+        return [(number, to_text(text)) for number, text in rows]
+
+    def search(self, namespace: Namespace, vector: Vector, limit: int) -> list[Hit]:
+        """As `RecallIndex.search`."""
+        select = "SELECT author, text, vector FROM recalled WHERE project = ? AND user = ? AND length(vector) = ?"
+        with self._database.transaction() as connection:
+            rows = connection.execute(select, (*_key(namespace), 4 * vector.size)).fetchall()
+        if not rows:
+            return []
+        scores = np.frombuffer(b"".join(row[2] for row in rows), dtype="<f4").reshape(len(rows), -1) @ vector
+        best = np.argsort(-scores, kind="stable")[:limit]
+        return [Hit(Message(Author(rows[i][0]), to_text(rows[i][1])), float(scores[i])) for i in best]
+
+    def delete(self, namespace: Namespace, numbers: Collection[int] | None = None) -> int:
+        """As `RecallIndex.delete`."""
+        of = "DELETE FROM recalled WHERE project = ? AND user = ?"
+        with self._database.transaction() as connection:
+            if numbers is None:
+                return connection.execute(of, _key(namespace)).rowcount
+            return sum(connection.execute(f"{of} AND id = ?", (*_key(namespace), n)).rowcount for n in numbers)
+
+
+def _key(namespace: Namespace) -> tuple[bytes, bytes]:
+    return to_bytes(namespace.project), to_bytes(namespace.user)

@@ -1,0 +1,64 @@
+"""Whose turn it is: read from the run's context, once."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+_log = logging.getLogger(__name__)
+
+Resolver = Callable[[object], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A user, and which of their conversations."""
+
+    user: str
+    session: str = ""
+
+
+class NotAnId(ValueError):  # noqa: N818  it never leaves this module
+    """A resolver gave something that names nobody."""
+
+
+def resolve(
+    context: object | None, user_id: str | Resolver | None, session_id: Resolver | None = None
+) -> Resolved | None:
+    """The caller, or ``None`` where it cannot be told who they are; that is logged, without any id.
+
+    An id is a non-empty ``str``, an ``int`` or a ``uuid.UUID``. Anything else has a text form that need not be
+    theirs: an object's holds its address, which the next object may get. Without a context a resolver is not asked,
+    and nobody is a session of their own.
+    """
+    if user_id is None:
+        return None
+    try:
+        user = user_id if isinstance(user_id, str) else _asked(user_id, context)
+        return Resolved(user, _session(session_id, context))
+    except NotAnId as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001  the application's own code may raise anything; its text may hold an id
+        reason = f"its resolver raised {type(error).__name__}"
+    _log.warning("the caller of a turn is unknown (%s): it sees the agent's facts only and nothing is kept", reason)
+    return None
+
+
+def _session(session_id: Resolver | None, context: object | None) -> str:
+    return "" if session_id is None or context is None else _asked(session_id, context)
+
+
+def _asked(resolver: Resolver, context: object | None) -> str:
+    if context is None:
+        raise NotAnId("it has no context")
+    value = resolver(context)
+    if inspect.iscoroutine(value):
+        value.close()  # unawaited, it would warn
+    if isinstance(value, bool) or not isinstance(value, (str, int, UUID)):
+        raise NotAnId(f"its resolver gave {type(value).__name__}, not an id")
+    if not (text := str(value)):
+        raise NotAnId("its resolver gave an empty id")
+    return text

@@ -1,0 +1,1 @@
+"""Where durable facts live."""

@@ -1,0 +1,64 @@
+"""What a fact store promises, whatever it is built on.
+
+The promises are the seed pages' (*How memory works*): facts are partitioned by project, level and scope id; adding is
+idempotent; an update keeps the old fact, marked superseded; an empty id reads nothing; reading everyone is a separate
+call, never an id. ``memtrace.stores.conformance`` tests them on any store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from memtrace.model import Record, Scope
+
+
+class FactStore(Protocol):
+    """Durable facts. Safe to share between threads and to use after a fork; every write is atomic.
+
+    Ids are data: no id is a pattern or a wildcard. A scope whose id is ``""`` holds nothing: reads return ``[]``, and
+    writes raise `UsageError`. Naming a record with a scope it is not filed under finds nothing.
+    A driver's failure is raised as `StoreError`, with the driver's exception chained.
+    """
+
+    def add(self, record: Record) -> Record:
+        """Store a fact and return it as stored (id and time filled in).
+
+        An active record with the same scope and text is returned unchanged instead: adding twice is adding once.
+        ``created_at`` 0 means now.
+        """
+
+    def get(self, scope: Scope, record_id: int) -> Record | None:
+        """The record, superseded or not, where it is filed under this scope."""
+
+    def newest(self, scope: Scope, limit: int | None = 50, *, source: str | None = None) -> list[Record]:
+        """Active records, newest first (ties: higher id first), of one source where it is given.
+
+        ``limit`` ``None`` is all, 0 none; a negative one raises `UsageError`.
+        """
+
+    def history(self, scope: Scope) -> list[Record]:
+        """All records of the scope, superseded ones too, newest first."""
+
+    def everyone(self, level: str, project: str = "") -> list[Record]:
+        """Active records of every scope id at one level of one project, newest first: for maintenance, never a turn."""
+
+    def supersede(self, scope: Scope, record_id: int, new: Record) -> Record:
+        """Put ``new`` in the place of an active record, which is kept, marked superseded by it; one atomic step.
+
+        With the old record's own text nothing changes and the old record is returned. Where ``new.text`` is active
+        already under another id, that record takes the old one's place. A record that is not there, not active or of
+        another scope: `UsageError`.
+        """
+
+    def delete(self, scope: Scope, record_id: int | None = None) -> int:
+        """Remove one record and all it superseded, or with ``None`` the whole scope; how many rows went.
+
+        Nothing of their text stays in the store's files (pages and journals too).
+        """
+
+    def prune(self, scope: Scope, source: str, keep: int) -> Sequence[Record]:
+        """Remove all but the newest ``keep`` active records of one source, with what they superseded; returns them."""
+
+    def close(self) -> None:
+        """Let go of connections. Using the store again opens new ones."""

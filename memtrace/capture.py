@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
 from memtrace import semconv
 from memtrace.errors import UsageError
-from memtrace.identity import IdKind, id_key
+from memtrace.identity import IdKey, IdKind, id_key
 from memtrace.model import Author, Level, Message, Record, Scope, ToolCall
 
 CAPTURE_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -37,14 +37,18 @@ _log = logging.getLogger("memtrace")
 _OWNED: Final[WeakSet[TracerProvider]] = WeakSet()
 
 Attributes = dict[str, Any]
+PromptLike = str | Sequence[Message | Mapping[str, Any]]
+"""Messages of ours, chat-API dicts, or one string from the user."""
+T = TypeVar("T")
 
 
-def safely(call: Callable[..., object], *arguments: object) -> None:
+def safely(call: Callable[..., T], *arguments: Any) -> T | None:
     """Run a piece of telemetry; what it raises is logged once, without its message, and goes no further."""
     try:
-        call(*arguments)
+        return call(*arguments)
     except Exception as error:  # noqa: BLE001  telemetry never breaks the application, whatever objects it is shown
         _told(getattr(call, "__qualname__", "telemetry"), type(error).__name__)
+        return None
 
 
 @lru_cache(maxsize=256)
@@ -85,12 +89,22 @@ def owned(provider: TracerProvider) -> bool:
 
 def identify(attributes: Attributes, name: str, kind: IdKind, values: Sequence[str], *, one: bool = True) -> None:
     """Add the digest of an id, or of several, and the name of the key it was made with."""
-    key = id_key()
-    if key is None or not values:
-        return
-    digests = [key.digest(kind, value) for value in values]
-    attributes[name] = digests[0] if one else digests
-    attributes[semconv.DIGEST_KEY_ID] = key.id
+    key = id_key() if values else None
+    if key is not None:
+        digests = [_digest(key, kind, value) for value in values]
+        attributes[name] = digests[0] if one else digests
+        attributes[semconv.DIGEST_KEY_ID] = _key_id(key)
+
+
+@lru_cache(maxsize=4096)
+def _digest(key: IdKey, kind: IdKind, value: str) -> str:
+    # The same few ids come with every turn, and an HMAC costs as much as the rest of a small span.
+    return key.digest(kind, value)
+
+
+@lru_cache(maxsize=4)
+def _key_id(key: IdKey) -> str:
+    return key.id
 
 
 def describe_scope(attributes: Attributes, scope: Scope, *, content: bool) -> None:
@@ -160,9 +174,8 @@ def chat_messages(prompt: object) -> list[dict[str, Any]]:
     """A prompt, as messages of ours, as chat-API dicts or objects, or as one string, in the form of the chat APIs."""
     if isinstance(prompt, str):
         return [{"role": str(Author.USER), "content": prompt}]
-    if not isinstance(prompt, Iterable):
-        return []
-    return [_as_chat(item) for item in prompt]
+    # Going through anything but a sequence would use it up.
+    return [_as_chat(item) for item in prompt] if isinstance(prompt, Sequence) else []
 
 
 def _as_chat(item: object) -> dict[str, Any]:
@@ -206,7 +219,7 @@ def _response_part(chat: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "tool_call_response", "id": chat.get("tool_call_id"), "response": chat.get("content")}
 
 
-def prompt(messages: object, system: str) -> Attributes:
+def prompt(messages: object, system: object) -> Attributes:
     """The recorded prompt: as chat messages (the seeds and Sentry), and as parts (the standard).
 
     System messages among the messages stay in their place; only what the API takes apart from them is ``system``.
@@ -214,8 +227,9 @@ def prompt(messages: object, system: str) -> Attributes:
     chat = chat_messages(messages)
     recorded: Attributes = {semconv.INPUT_MESSAGES: json.dumps([parts(message) for message in chat])}
     if system:
-        recorded[semconv.SYSTEM_INSTRUCTIONS] = json.dumps([{"type": "text", "content": system}])
-        chat.insert(0, {"role": str(Author.SYSTEM), "content": system})
+        instructions = {"role": str(Author.SYSTEM), "content": system}
+        recorded[semconv.SYSTEM_INSTRUCTIONS] = json.dumps(parts(instructions)["parts"])
+        chat.insert(0, instructions)
     recorded[semconv.REQUEST_MESSAGES] = json.dumps(chat)
     return recorded
 

@@ -180,9 +180,9 @@ class Operation:
         """The span's name."""
         raise NotImplementedError
 
-    def _first(self) -> Attributes:
-        """What a sampler may decide on: cheap, and no one's words."""
-        return {}
+    def _first(self) -> Attributes | None:
+        """What the standard wants a sampler to see. For memory that is nothing, and a second setting costs."""
+        return None
 
     def _describe(self, attributes: Attributes) -> None:
         """What is known when the span starts and costs work to say."""

@@ -6,11 +6,11 @@ It stays out of the way of other tests: without a test marked with a rule it doe
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from memtrace.harness.session import Suite
     from memtrace.harness.stage import Stage
 
-_SUITE = pytest.StashKey["Suite"]()
+_SUITE: pytest.StashKey[Suite] = pytest.StashKey()
 _PROPERTY = "memtrace"
+_SYSTEM = "memtrace-system"
 _REPORTER = "memtrace-reporter"
 
 
@@ -57,8 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _open_suite(config: pytest.Config) -> None:
-    from memtrace.errors import MemtraceError  # noqa: PLC0415  nothing heavy before a boundary test is there
-    from memtrace.harness.session import make_suite  # noqa: PLC0415
+    from memtrace.errors import MemtraceError
+    from memtrace.harness.session import make_suite
 
     try:
         suite = make_suite(
@@ -100,26 +101,30 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     marker = pyfuncitem.get_closest_marker("rule")
     if marker is None or "stage" not in pyfuncitem.funcargs:
         return None
-    from memtrace.harness.reporting import conclude, dump_entries  # noqa: PLC0415
-    from memtrace.harness.session import Script  # noqa: PLC0415
+    from memtrace.harness.reporting import conclude, dump_entries
+    from memtrace.harness.session import Script
 
     suite = pyfuncitem.config.stash[_SUITE]
     rerun = suite.rerun(pyfuncitem.module.__name__, pyfuncitem.name)
     script = Script(marker.args, pyfuncitem.nodeid, rerun, tuple(marker.kwargs.get("needs", ())))
-    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    arguments: dict[str, Any] = {
+        name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters
+    }
     full = pyfuncitem.config.getoption("full_evidence")
     entries = suite.play(arguments["stage"], script, lambda: pyfuncitem.obj(**arguments), full=full)
     pyfuncitem.user_properties.append((_PROPERTY, dump_entries(entries)))
+    pyfuncitem.user_properties.append((_SYSTEM, f"{suite.memory} {suite.version}".strip()))
     conclude(entries)
     return True
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A violation is reported in its own words, without a traceback through memtrace."""
     report = yield
     if report.failed and _rules(item) and _PROPERTY in dict(item.user_properties):
-        report.longrepr = str(report.longrepr.reprcrash.message) if hasattr(report.longrepr, "reprcrash") else report.longrepr
+        crash = getattr(report.longrepr, "reprcrash", None)
+        report.longrepr = crash.message.partition(": ")[2] if crash is not None else report.longrepr
     return report
 
 
@@ -135,18 +140,19 @@ class _Reporter:
         texts = [value for name, value in report.user_properties if name == _PROPERTY] if report.when == "call" else []
         if not texts:
             return
-        from memtrace.harness.ledger import Ledger  # noqa: PLC0415
-        from memtrace.harness.reporting import load_entries  # noqa: PLC0415
+        from memtrace.harness.ledger import Ledger
+        from memtrace.harness.reporting import load_entries
 
         if self._ledger is None:
-            self._ledger = Ledger()
+            name, _, version = str(dict(report.user_properties).get(_SYSTEM, "")).partition(" ")
+            self._ledger = Ledger(name, version)
         for text in texts:
             self._ledger.add(load_entries(str(text)))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the ledger."""
         if self._ledger is not None:
-            from memtrace.harness.reporting import table  # noqa: PLC0415
+            from memtrace.harness.reporting import table
 
             terminalreporter.write_sep("=", "memory boundaries")
             for line in table(self._ledger):
@@ -157,11 +163,8 @@ class _Reporter:
         """Set the exit status, and write the ledger where it was asked for."""
         if self._ledger is None:
             return
-        from memtrace.harness.reporting import markdown  # noqa: PLC0415
+        from memtrace.harness.reporting import markdown
 
-        suite = self._config.stash.get(_SUITE, None)
-        self._ledger.system = suite.memory if suite else str(self._config.getoption("memory") or self._config.getini("memtrace_memory"))
-        self._ledger.version = suite.version if suite else ""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         if path := self._config.getoption("ledger_json"):
             Path(path).write_text(self._ledger.as_json({"date": now}), encoding="utf-8")

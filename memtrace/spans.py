@@ -9,6 +9,7 @@ A generator that holds one open across a ``yield`` shows it to its consumer too:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
@@ -86,7 +87,7 @@ class _MemorySpan(Operation):
 
     __slots__ = ("_operation", "_query", "_scope")
 
-    def __init__(self, outlet: Outlet | None, operation: str, scope: Scope | None, query: str = "") -> None:
+    def __init__(self, outlet: Outlet | None, operation: str, scope: Scope | None, query: object = "") -> None:
         super().__init__(outlet)
         self._operation, self._scope, self._query = operation, scope, query
 
@@ -123,14 +124,12 @@ class _MemorySpan(Operation):
     def _name(self) -> str:
         return f"memory.{self._operation}"
 
-    def _first(self) -> Attributes:
-        return {semconv.MEMORY_OPERATION: self._operation}
-
     def _describe(self, attributes: Attributes) -> None:
+        attributes[semconv.MEMORY_OPERATION] = self._operation
         if self._scope is not None:
             self._owned_by(attributes, self._scope)
         if self._content and self._query:
-            attributes[semconv.MEMORY_QUERY] = self._query
+            attributes[semconv.MEMORY_QUERY] = capture.text_of(self._query)
 
     def _close(self, attributes: Attributes, error: BaseException | None) -> None:  # noqa: ARG002  an override
         operation = self._store_operation()
@@ -140,7 +139,7 @@ class _MemorySpan(Operation):
             return
         attributes[semconv.OPERATION_NAME] = operation
         if self._content and self._query:
-            attributes[semconv.MEMORY_QUERY_TEXT] = self._query
+            attributes[semconv.MEMORY_QUERY_TEXT] = capture.text_of(self._query)
 
     def _owned_by(self, attributes: Attributes, scope: Scope) -> None:
         capture.describe_scope(attributes, scope, content=self._content)
@@ -175,11 +174,10 @@ class _MemorySpan(Operation):
         capture.identify(attributes, semconv.RECORD_DIGESTS, "record", ids, one=False)
 
     def _link(self, items: Sequence[object]) -> None:
-        writers = dict.fromkeys((i.source_trace_id, i.source_span_id) for i in items if isinstance(i, Record))
-        for trace, span in writers:
-            if trace and span and self._span is not None:
-                context = SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=_SAMPLED)
-                self._span.add_link(context)
+        writers = {(item.source_trace_id, item.source_span_id): None for item in items if isinstance(item, Record)}
+        for trace, writer in writers:
+            if trace and writer and self._span is not None:
+                self._span.add_link(_remote(trace, writer))
 
 
 class BlockSpan(_MemorySpan):
@@ -195,7 +193,7 @@ class BlockSpan(_MemorySpan):
         *,
         type: str = "",  # noqa: A002  the seeds' word, block_type
         scope: Scope | None = None,
-        query: str = "",
+        query: object = "",
         store: bool | None = None,
     ) -> None:
         super().__init__(outlet, operation, scope, query)
@@ -213,15 +211,10 @@ class BlockSpan(_MemorySpan):
     def _name(self) -> str:
         return f"memory.{self._operation}.{self._block}"
 
-    def _first(self) -> Attributes:
-        first = {
-            semconv.MEMORY_OPERATION: self._operation,
-            semconv.MEMORY_BLOCK_NAME: self._block,
-            semconv.MEMORY_BLOCK_TYPE: self._type,
-        }
-        if operation := self._store_operation():
-            first[semconv.OPERATION_NAME] = operation
-        return first
+    def _describe(self, attributes: Attributes) -> None:
+        attributes[semconv.MEMORY_BLOCK_NAME] = self._block
+        attributes[semconv.MEMORY_BLOCK_TYPE] = self._type
+        super()._describe(attributes)
 
 
 class _ParentSpan(_MemorySpan):
@@ -229,7 +222,7 @@ class _ParentSpan(_MemorySpan):
 
     __slots__ = ("_blocks",)
 
-    def __init__(self, outlet: Outlet | None, operation: str, scope: Scope | None, query: str = "") -> None:
+    def __init__(self, outlet: Outlet | None, operation: str, scope: Scope | None, query: object = "") -> None:
         super().__init__(outlet, operation, scope, query)
         self._blocks = 0
 
@@ -239,7 +232,7 @@ class _ParentSpan(_MemorySpan):
         *,
         type: str = "",  # noqa: A002  the seeds' word, block_type
         scope: Scope | None = None,
-        query: str = "",
+        query: object = "",
         store: bool | None = None,
     ) -> BlockSpan:
         """A part of memory. ``store``: whether it reaches one; by its type (`IN_PROCESS`) where it is not told.
@@ -294,7 +287,7 @@ class ModelSpan(Operation):
         messages: object,
         *,
         purpose: str = "answer",
-        system: str = "",
+        system: object = "",
         provider: str = "",
     ) -> None:
         super().__init__(outlet)
@@ -318,9 +311,9 @@ class ModelSpan(Operation):
 
     def _count(self, attributes: Attributes, finish: str, read: int | None, written: int | None) -> None:
         attributes[semconv.FINISH_REASONS] = [finish]
-        if read is not None:
+        if isinstance(read, int):
             attributes[semconv.INPUT_TOKENS] = read
-        if written is not None:
+        if isinstance(written, int):
             attributes[semconv.OUTPUT_TOKENS] = written
 
     def _show_reply(self, attributes: Attributes, text: str, tool_calls: Sequence[ToolCall], finish: str) -> None:
@@ -364,6 +357,12 @@ class ToolSpan(Operation):
     def _describe(self, attributes: Attributes) -> None:
         if self._content and self._call_id:
             attributes[semconv.TOOL_CALL_ID] = self._call_id
+
+
+@lru_cache(maxsize=4096)
+def _remote(trace: str, span: str) -> SpanContext:
+    """The span of that trace and id, which may have been another process's."""
+    return SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=_SAMPLED)
 
 
 _NO_BLOCK: Final = BlockSpan(None, "", "")

@@ -15,7 +15,7 @@ from opentelemetry.metrics import _internal as metrics_module
 from opentelemetry.trace import NoOpTracer, NoOpTracerProvider, ProxyTracerProvider, TracerProvider
 
 from memtrace import semconv
-from memtrace.capture import opted_in, own
+from memtrace.capture import PromptLike, opted_in, own
 from memtrace.model import Scope
 from memtrace.operation import Outlet
 from memtrace.spans import BlockSpan, ModelSpan, ReadSpan, ToolSpan, TurnSpan, WriteSpan
@@ -79,9 +79,9 @@ class Tracing:
         return _NO_WRITE if outlet is None else WriteSpan(outlet, operation, scope)
 
     def model_call(
-        self, model: str, messages: object, *, purpose: str = "answer", system: str = "", provider: str = ""
+        self, model: str, messages: PromptLike, *, purpose: str = "answer", system: str = "", provider: str = ""
     ) -> ModelSpan:
-        """``chat <model>``: the prompt as messages of ours, as chat-API dicts, or as one string.
+        """``chat <model>``: one model call, with the prompt as it is sent; ``purpose``: answer, extraction or summary.
 
         ``system``: instructions that the API takes apart from the messages. ``provider``: such as ``openai``.
         """

@@ -78,10 +78,14 @@ def test_request_to_anyone_else_is_left_as_it_is(watched, url, tracer):
     assert [set(found) & {TURN_HEADER, SPAN_HEADER} for found in headers] == [set(), set()]
 
 
-def test_streamed_request_is_labelled_too(watched):
-    with labelled("t1"), watched.Client(transport=echo(watched)) as client, client.stream("POST", MODEL) as response:
-        response.read()
-        assert response.json()[TURN_HEADER] == "t1"
+def test_what_else_the_caller_asked_of_the_client_is_kept(watched):
+    async def main():
+        async with watched.AsyncClient(transport=echo(watched)) as client:
+            return (await client.get(MODEL, auth=("user", "word"))).json()
+
+    with labelled("t1"), watched.Client(transport=echo(watched)) as client:
+        for headers in (client.get(MODEL, auth=("user", "word")).json(), asyncio.run(main())):
+            assert {TURN_HEADER, "authorization"} <= headers.keys()
 
 
 def test_turns_side_by_side_keep_their_own_labels(watched):

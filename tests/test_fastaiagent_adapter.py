@@ -156,8 +156,10 @@ def test_first_agent_hands_over(opened):
 def test_supervisor_delegates(opened):
     stage = opened()
     step = Step(calls=(stage.system.delegate_call("Do it."),))
-    assert stage.turn(stage.caller(), "Help.", via="delegate", says=[step, "Did it.", "All done."]).text == "All done."
+    alice = stage.caller()
+    assert stage.turn(alice, "Help.", via="delegate", says=[step, "Did it.", "All done."]).text == "All done."
     assert ["Do it." in prompt.text for prompt in prompts(stage)] == [False, True, True]
+    assert stage.messages(alice) == ()
 
 
 def test_facts_are_added_updated_listed_and_forgotten(opened):

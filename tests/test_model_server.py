@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import socket
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import pytest
 from scripts_on_the_wire import CALLS, TEXT, Told
 
 from memtrace.errors import UsageError
-from memtrace.harness.attribution import labelled
+from memtrace.harness.attribution import TURN_HEADER, labelled
 from memtrace.harness.embedding import embed
 from memtrace.harness.model_server import ModelServer, Step, chat_response, parse_chat
 from memtrace.model import Author, Message, ToolCall
@@ -51,6 +52,7 @@ def client(url):
 
 def events(response):
     """The data of server-sent events; the last may be the text ``[DONE]``."""
+    assert response.headers["content-type"] == "text/event-stream"
     data = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
     return [json.loads(one) if one.startswith("{") else one for one in data]
 
@@ -480,12 +482,38 @@ def test_server_stops_though_a_request_is_held():
         go.set()
 
 
-def test_stopped_server_answers_no_more_and_leaves_the_clients_as_they_were():
-    before = httpx.Client.send
+def test_server_stops_though_a_client_has_sent_half_a_request():
+    with ModelServer() as server:
+        url = httpx.URL(server.register(Told()))
+        half = socket.create_connection((url.host, url.port))
+        half.sendall(f"POST {url.path}/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n".encode())
+        assert httpx.get(f"{url}/models").status_code == 200
+    assert not server._thread.is_alive()
+    half.close()
+
+
+def test_stopped_server_answers_no_more():
     with ModelServer() as server, httpx.Client(base_url=server.register(Told())) as idle:
         idle.get("models")
-        url = idle.base_url
         server.__exit__(None, None, None)
         with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{url}models")
-    assert httpx.Client.send is before
+            httpx.get(f"{idle.base_url}models")
+
+
+def test_requests_are_labelled_while_the_server_runs_and_no_longer():
+    def sent(url):
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, json=dict(request.headers)))
+        with labelled("t1"), httpx.Client(transport=transport) as client:
+            return client.get(url).json()
+
+    with ModelServer() as server:
+        url = server.register(Told())
+        assert TURN_HEADER in sent(url)
+    assert TURN_HEADER not in sent(url)
+
+
+def test_answers_are_not_held_back_to_fill_a_packet(server, client):
+    client.get("models")
+    sockets = [one.transport.get_extra_info("socket") for one in server._server.server_state.connections]
+    assert sockets
+    assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets)

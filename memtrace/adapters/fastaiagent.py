@@ -85,6 +85,7 @@ class _Agents:
         self._max_users = int(env.options.get("max_users", 10_000))
         self._store = _fact_store(env.store_url)
         self._recall = VectorFile(env.dir / "recall.db") if env.options.get("recall") else None
+        self._checkpoints = SQLiteCheckpointer()
         self._memories: dict[tuple[str, str], Memory] = {}
         self._replaced: list[int] = []
 
@@ -138,7 +139,7 @@ class _Agents:
             guardrails=self._guardrails(),
             middleware=self._middleware(),
             config=AgentConfig(max_iterations=int(self._env.options.get("limit", 3))),
-            checkpointer=SQLiteCheckpointer(),
+            checkpointer=self._checkpoints,
         )
 
     def _swarm(self, caller: Caller) -> Swarm:
@@ -287,6 +288,7 @@ class _Agents:
         return None
 
     def close(self) -> None:
+        self._checkpoints.close()
         close = getattr(self._store, "close", None)
         if close is not None:
             close()

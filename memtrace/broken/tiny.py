@@ -28,15 +28,15 @@ Key = tuple[str, ...]
 EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.\w+")
 
 
-class Blocked(Exception):  # noqa: N818  an outcome
+class Blocked(Exception):
     """The guardrail blocked the input or the answer."""
 
 
-class Limit(Exception):  # noqa: N818  an outcome
+class Limit(Exception):
     """The model asked for tools once too often."""
 
 
-class Refused(Exception):  # noqa: N818  an outcome
+class Refused(Exception):
     """The memory does not serve this caller."""
 
 
@@ -75,8 +75,8 @@ class TinyMemory:
 
     capabilities: ClassVar[frozenset[str]] = frozenset(
         {"turns", "ids", "conv", "window", "stream", "tools", "guardrails", "after-run", "resume", "facts", "update",
-         "forget", "list", "record-ids", "agent-facts", "agents", "project", "session", "resolver", "learn", "search", "save-load",
-         "erase", "redaction", "reopen", "shared", "own-spans"}
+         "forget", "list", "record-ids", "agent-facts", "agents", "project", "session", "resolver", "learn", "search",
+         "save-load", "erase", "redaction", "reopen", "shared", "own-spans"}
     )  # fmt: skip
     identity: ClassVar[tuple[str, ...]] = ("user",)
     refusals: ClassVar[tuple[type[BaseException], ...]] = (Refused,)
@@ -113,7 +113,9 @@ class TinyMemory:
             messages.append(_assistant(said, calls))
             for call in calls:
                 if call.name == APPROVAL_TOOL:
-                    return self.pause(Paused(key or (), caller, text, messages[messages.index(_assistant(said, calls)):], call))
+                    return self.pause(
+                        Paused(key or (), caller, text, messages[messages.index(_assistant(said, calls)) :], call)
+                    )
                 messages.append(_result(call, self.env.tool(_query(call))))
         raise Limit(f"{self.option('limit', 3)} model calls")
 
@@ -147,7 +149,7 @@ class TinyMemory:
         self.paused[token] = paused
         return Reply(Outcome.PAUSED, token=token)
 
-    def resume(self, caller: Caller, token: str, approved: bool) -> Reply:  # noqa: FBT001  the protocol's signature
+    def resume(self, caller: Caller, token: str, approved: bool) -> Reply:
         """Go on where the run paused, for the caller whose run it is."""
         key, paused = self.resolve(caller), self.paused[token]
         if key != paused.key:
@@ -162,7 +164,10 @@ class TinyMemory:
         sent = [{**m, "content": self.redacted(str(m.get("content") or ""))} for m in messages]
         with self.model_span(self.env.answer_model, sent):
             message = self.env.model({"model": self.env.answer_model, "messages": sent})["choices"][0]["message"]
-        calls = [ToolCall(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls") or ()]
+        calls = [
+            ToolCall(c["id"], c["function"]["name"], c["function"]["arguments"])
+            for c in message.get("tool_calls") or ()
+        ]
         return message.get("content") or "", calls
 
     # What is read
@@ -231,9 +236,10 @@ class TinyMemory:
 
     def extracted(self, shown: str) -> list[str]:
         """What the memory model keeps of a text."""
-        body = {"model": self.env.memory_model, "messages": [{"role": "user", "content": "Extract facts:\n" + self.redacted(shown)}]}
-        with self.model_span(self.env.memory_model, body["messages"]):
-            reply = self.env.model(body)["choices"][0]["message"]["content"]
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "Extract facts:\n" + self.redacted(shown)}]
+        with self.model_span(self.env.memory_model, messages):
+            answer = self.env.model({"model": self.env.memory_model, "messages": messages})
+        reply = answer["choices"][0]["message"]["content"]
         return [str(fact) for fact in json.loads(reply)][:10]
 
     def keep(self, key: Key, facts: list[str]) -> None:
@@ -282,7 +288,7 @@ class TinyMemory:
     @contextmanager
     def one_writer(self) -> Iterator[None]:
         """One process changes the file at a time."""
-        import fcntl  # noqa: PLC0415  not on every platform, and only this needs it
+        import fcntl
 
         with (self.env.dir / "tiny.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -389,7 +395,7 @@ class TinyMemory:
 
     def outcome_of(self, error: BaseException) -> Outcome | None:
         """What its exceptions mean."""
-        return {Blocked: Outcome.BLOCKED, Limit: Outcome.LIMIT}.get(type(error))
+        return next((outcome for kind, outcome in OUTCOMES.items() if isinstance(error, kind)), None)
 
     def option(self, name: str, default: Any) -> Any:
         """What the script asks for."""
@@ -398,7 +404,11 @@ class TinyMemory:
     @contextmanager
     def model_span(self, model: str, messages: list[dict[str, Any]]) -> Iterator[None]:
         """A span for a model call, as seen from outside."""
-        attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, "gen_ai.request.messages": json.dumps(messages)}
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": model,
+            "gen_ai.request.messages": json.dumps(messages),
+        }
         with self.tracer.start_as_current_span(f"chat {model}", attributes=attributes) as span:
             try:
                 yield
@@ -411,8 +421,13 @@ class TinyMemory:
         """Nothing to let go of."""
 
 
+OUTCOMES: dict[type[BaseException], Outcome] = {Blocked: Outcome.BLOCKED, Limit: Outcome.LIMIT}
+
+
 def _assistant(said: str, calls: list[ToolCall]) -> dict[str, Any]:
-    functions = [{"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in calls]
+    functions = [
+        {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in calls
+    ]
     return {"role": "assistant", "content": said, "tool_calls": functions}
 
 

@@ -82,7 +82,9 @@ class Callbacks:
         """Who the resolver says a caller is."""
         owner, attribution = self._enter("resolve", turn)
         value = self._who(caller)
-        self._called("resolve", owner, attribution, caller.user, value if isinstance(value, str) else type(value).__name__)
+        self._called(
+            "resolve", owner, attribution, caller.user, value if isinstance(value, str) else type(value).__name__
+        )
         return value
 
     def clock(self) -> float:

@@ -49,8 +49,11 @@ class TurnStarted(Event, frozen=True, kw_only=True, tag=True):
 
 
 class TurnEnded(Event, frozen=True, kw_only=True, tag=True):
-    """And ended. ``text`` is what its caller got (of a stream: what was streamed). ``error`` is the exception's type
-    and text. ``expected`` are the outcomes the script took for possible."""
+    """And ended.
+
+    ``text`` is what its caller got (of a stream: what was streamed). ``error`` is the exception's type and text.
+    ``expected`` are the outcomes the script took for possible.
+    """
 
     turn: str
     outcome: str

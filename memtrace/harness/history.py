@@ -25,7 +25,6 @@ from memtrace.harness.events import (
     AnyEvent,
     CalledBack,
     Expected,
-    FactsRead,
     FactWritten,
     Held,
     ModelCalled,
@@ -104,8 +103,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a canary entered: who wrote it, for whom, when. ``shared`` names what else sees it: ``agent``, ``project``
-    or ``everyone``; ``way`` is turn, reply, tool, call (arguments the model wrote), fact, system or plane."""
+    """Where a canary entered: who wrote it, for whom, when.
+
+    ``way`` is turn, reply, tool, call (arguments the model wrote), fact, system or plane. ``shared`` names who else
+    sees it: everyone of the ``agent``, of the ``project``, or ``everyone``.
+    """
 
     at: int
     author: Author
@@ -187,120 +189,6 @@ class History:
         return [call for call in self.all_calls if call.purpose != "embedding"]
 
     def answers(self) -> list[Call]:
-        """Its calls of the answer model, in order."""
-        return [call for call in self.calls if call.purpose == "answer"]
-
-    def __str__(self) -> str:
-        who = self.caller.unresolved or self.caller.user or self.caller.session or "?"
-        return f"{self.id} ({self.via} by {who!s:.40})"
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One call of the scripted model, with its reply once there is one."""
-
-    id: str
-    at: int
-    turn: Turn | None
-    exact: bool
-    purpose: str
-    model: str
-    prompt: Prompt
-    span: str
-    wire: bool
-    process: str
-    reply: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    status: int = 0
-    replied_at: int = 1 << 60
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a canary entered: who wrote it, for whom, when. ``shared`` names what else sees it: ``agent``, ``project``
-    or ``everyone``; ``way`` is turn, reply, tool, call (arguments the model wrote), fact, system or plane."""
-
-    at: int
-    author: Author
-    caller: Caller
-    way: str
-    turn: str = ""
-    shared: str = ""
-    record: str = ""
-
-
-class History:
-    """All events of a script, with indexes that are built when first asked for."""
-
-    def __init__(self, events: Sequence[AnyEvent]) -> None:
-        self.events = tuple(events)
-
-    # What happened
-
-    def of(self, *kinds: type[AnyEvent]) -> Iterator[Any]:
-        """The events of these types, in order."""
-        return (event for event in self.events if isinstance(event, kinds))
-
-    @cached_property
-    def opened(self) -> Opened | None:
-        """What the first system of the script claimed."""
-        return next(self.of(Opened), None)
-
-    def can(self, *capabilities: str) -> bool:
-        """Whether the system claims all of these."""
-        return self.opened is not None and set(capabilities).issubset(self.opened.capabilities)
-
-    def declared(self, name: str) -> Any:
-        """A value the system declares, as the latest opening says, or ``None``."""
-        openings = list(self.of(Opened))
-        return openings[-1].declares.get(name) if openings else None
-
-    @cached_property
-    def turns(self) -> dict[str, Turn]:
-        """Every turn, in the order they began."""
-        turns: dict[str, Turn] = {}
-        for event in self.events:
-            if isinstance(event, TurnStarted):
-                turns[event.turn] = Turn(
-                    event.turn, event.caller, event.text, event.via, event.of, event.at, event.process
-                )
-            elif isinstance(event, TurnEnded):
-                turn = turns[event.turn]
-                turn.ended, turn.outcome, turn.expected = event.at, Outcome(event.outcome), event.expected
-                turn.reply, turn.error = event.text, event.error
-        for call in self._calls_among(turns):
-            if call.turn is not None:
-                call.turn.calls.append(call)
-        return turns
-
-    @cached_property
-    def calls(self) -> list[Call]:
-        """Every model call except embeddings, in order."""
-        return [call for call in self.all_calls if call.purpose != "embedding"]
-
-    @cached_property
-    def all_calls(self) -> list[Call]:
-        """Every model call, embeddings too, in order."""
-        in_turns = [call for turn in self.turns.values() for call in turn.calls]
-        return sorted([*in_turns, *self._strays], key=lambda call: call.at)
-
-    def _calls_among(self, turns: dict[str, Turn]) -> list[Call]:
-        calls: dict[str, Call] = {}
-        for event in self.events:
-            if isinstance(event, ModelCalled):
-                calls[event.call] = Call(
-                    event.call, event.at, turns.get(event.turn), event.attribution == "exact", event.purpose,
-                    event.model, event.prompt, event.span, event.wire, event.process,
-                )  # fmt: skip
-            elif isinstance(event, ModelReplied):
-                call = calls[event.call]
-                call.reply, call.tool_calls, call.status, call.replied_at = (
-                    event.text, event.tool_calls, event.status, event.at,
-                )  # fmt: skip
-        self._strays = [call for call in calls.values() if call.turn is None]
-        return list(calls.values())
-
-    def answers(self) -> list[Call]:
         """Calls of the answer model, in order."""
         return [call for call in self.calls if call.purpose == "answer"]
 
@@ -334,9 +222,8 @@ class History:
         if caller.unresolved is not None:
             return None
         fields = self.opened.identity if self.opened else ("user",)
-        parts = [("project", caller.project)] if self.can("project") else []
-        parts += [(name, getattr(caller, name)) for name in fields]
-        return tuple(f"{name}={value}" for name, value in parts)
+        names = ["project", *fields] if self.can("project") else list(fields)
+        return tuple(f"{name}={getattr(caller, name)}" for name in names)
 
     def same(self, one: Caller, other: Caller) -> bool:
         """Whether two callers are one and the same to the system."""

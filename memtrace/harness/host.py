@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, aclosing
@@ -129,7 +129,7 @@ class LocalHost:
     # Async methods
 
     def _on_loop(
-        self, bound: Callable[..., Any], args: Args, turn: str, overlap: bool,  # noqa: FBT001
+        self, bound: Callable[..., Any], args: Args, turn: str, overlap: bool,
         stream: StreamPlan | None, options: Mapping[str, Any],
     ) -> Future[Performed]:  # fmt: skip
         portal, lane = self._loop()
@@ -200,8 +200,8 @@ def _take(pieces: Iterator[str], plan: StreamPlan, said: list[str]) -> Outcome:
     return Outcome.OK
 
 
-async def _atake(pieces: AsyncIterator[str], plan: StreamPlan, said: list[str]) -> Outcome:
-    async with aclosing(pieces):  # type: ignore[type-var]  an async generator has aclose; others are an adapter's error
+async def _atake(pieces: AsyncGenerator[str, None], plan: StreamPlan, said: list[str]) -> Outcome:
+    async with aclosing(pieces):
         async for piece in pieces:
             said.append(piece)
             if plan.leave_after is not None and len(said) >= plan.leave_after:

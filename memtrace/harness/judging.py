@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from memtrace.harness.checks import CHECKS
@@ -56,16 +56,21 @@ def _finding(rule: Rule, judgement: Judgement) -> Finding:
 
 def worst(findings: Iterable[Finding]) -> Finding | None:
     """The finding that decides: the worst one, where any exercised the rule; else why none did."""
-    order = [Verdict.NOT_EXERCISED, Verdict.HELD, Verdict.ALLOWED, Verdict.KNOWN, Verdict.INCONCLUSIVE, Verdict.VIOLATED]
+    order = [
+        Verdict.NOT_EXERCISED,
+        Verdict.HELD,
+        Verdict.ALLOWED,
+        Verdict.KNOWN,
+        Verdict.INCONCLUSIVE,
+        Verdict.VIOLATED,
+    ]
     return max(findings, key=lambda finding: order.index(finding.verdict), default=None)
 
 
-def excuse(finding: Finding, allowed: dict[str, str], known: dict[str, str]) -> Finding:
-    """A violation that is by design (ALLOWED) or has an issue of its own (KNOWN); an excuse no longer needed fails."""
-    for excuses, verdict, word in ((allowed, Verdict.ALLOWED, "allowed"), (known, Verdict.KNOWN, "known")):
+def excuse(finding: Finding, allowed: Mapping[str, str], known: Mapping[str, str]) -> Finding:
+    """A violation that is by design is ALLOWED, one with an issue of its own KNOWN; any other stays what it is."""
+    for excuses, verdict in ((allowed, Verdict.ALLOWED), (known, Verdict.KNOWN)):
         reason = excuses.get(finding.rule)
-        if reason is None:
-            continue
-        if finding.verdict is Verdict.VIOLATED:
+        if reason is not None and finding.verdict is Verdict.VIOLATED:
             return replace(finding, verdict=verdict, reason=f"{reason} ({finding.reason})")
     return finding

@@ -176,7 +176,7 @@ _BLAME: Final[tuple[tuple[str, Condition], ...]] = (
 
 def is_pattern(user: str) -> bool:
     """Whether an id is, to some store, a pattern that matches others."""
-    return bool(user) and set(user) <= set("*?%_.[]^$") or "*" in user or "%" in user
+    return (bool(user) and set(user) <= set("*?%_.[]^$")) or "*" in user or "%" in user
 
 
 def similar(one: str, other: str) -> bool:

@@ -22,13 +22,17 @@ EXIT_UNDECIDED: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one script said of one rule. ``own`` is whether the script was written for it."""
+    """What one script said of one rule.
+
+    ``own`` is whether the script was written for it; ``excuse`` why a violation of it would be taken, if it would.
+    """
 
     finding: Finding
     test: str
     rerun: str
     store: str = ""
     own: bool = True
+    excuse: str = ""
     history_sha256: str = ""
 
 
@@ -47,7 +51,8 @@ class Row:
         """A row of the ledger's JSON."""
         finding = self.entry.finding
         return {
-            "rule": self.rule, "store": self.store, "verdict": self.verdict.value, "scripts": [self.exercised, self.scripts],
+            "rule": self.rule, "store": self.store, "verdict": self.verdict.value,
+            "scripts": [self.exercised, self.scripts],
             "reason": finding.reason, "evidence": [asdict(e) for e in finding.evidence], "tests": [self.entry.test],
             "rerun": self.entry.rerun, "history_sha256": self.entry.history_sha256,
         }  # fmt: skip
@@ -72,22 +77,40 @@ class Ledger:
         for entry in self.entries:
             by_rule[entry.finding.rule, entry.store].append(entry)
         order = {rule: place for place, rule in enumerate(RULES)}
-        return [_row(rule, store, entries) for (rule, store), entries in sorted(by_rule.items(), key=lambda kv: (order[kv[0][0]], kv[0][1]))]
+        return [
+            _row(rule, store, entries)
+            for (rule, store), entries in sorted(by_rule.items(), key=lambda kv: (order[kv[0][0]], kv[0][1]))
+        ]
 
     def counts(self) -> Counter[Verdict]:
         """How many rules got each verdict."""
         return Counter(row.verdict for row in self.rows())
 
+    def stale(self) -> list[str]:
+        """Excuses for rules that hold: each is an error, so that excuses do not outlive what they excuse."""
+        return [
+            f"{row.rule} is excused ({row.entry.excuse}) but holds: remove the excuse"
+            for row in self.rows()
+            if row.verdict is Verdict.HELD and row.entry.excuse
+        ]
+
     def summary(self) -> str:
         """The last line of every report."""
         counts = self.counts()
-        order = (Verdict.HELD, Verdict.ALLOWED, Verdict.KNOWN, Verdict.NOT_EXERCISED, Verdict.INCONCLUSIVE, Verdict.VIOLATED)
+        order = (
+            Verdict.HELD,
+            Verdict.ALLOWED,
+            Verdict.KNOWN,
+            Verdict.NOT_EXERCISED,
+            Verdict.INCONCLUSIVE,
+            Verdict.VIOLATED,
+        )
         return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in order)
 
     def exit_status(self, *, others_failed: bool = False) -> int:
-        """0; 1 violated, or another test failed; 5 nothing exercised; 7 undecided."""
+        """0; 1 violated, an excuse that is not needed, or another test failed; 5 nothing exercised; 7 undecided."""
         counts = self.counts()
-        if counts[Verdict.VIOLATED] or others_failed:
+        if counts[Verdict.VIOLATED] or others_failed or self.stale():
             return EXIT_VIOLATED
         if counts[Verdict.INCONCLUSIVE]:
             return EXIT_UNDECIDED

@@ -5,6 +5,7 @@ One server serves a whole test session; `memtrace.harness.model_app` says what i
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import threading
@@ -22,6 +23,8 @@ __all__ = ["ModelServer", "Script", "Step", "chat_response", "error_body", "pars
 
 _STOP_SECONDS: Final = 0.9
 """How long to wait for the server's thread; it is a daemon, so whatever still hangs then hangs nobody else."""
+_GRACE_SECONDS: Final = 0.2
+"""How long a connection may take to get its last answer once the server stops."""
 _LOGGER: Final = logging.getLogger("uvicorn.error")
 
 
@@ -35,7 +38,7 @@ class ModelServer:
     def __init__(self) -> None:
         self._scripts = Scripts()
         self._calls = Calls()
-        self._server = uvicorn.Server(
+        self._server = _Server(
             uvicorn.Config(
                 application(self._scripts, self._calls),
                 loop="asyncio",
@@ -83,6 +86,17 @@ class ModelServer:
         """A connection dropped on purpose is no error of anyone's."""
         ours = record.thread == self._thread.ident
         return not (ours and record.msg == "ASGI callable returned without completing response.")
+
+
+class _Server(uvicorn.Server):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Since Python 3.12 a listener closes only after its last connection, and a client may never close its own.
+        asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._abort)
+        await super().shutdown(sockets)
+
+    def _abort(self) -> None:
+        for connection in self.server_state.connections.copy():
+            connection.transport.abort()
 
 
 def _listener() -> socket.socket:

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from memtrace.harness.stage import Stage
 
 _START_SECONDS: Final = 30.0
-_TYPES: Final[Mapping[str, Any]] = MappingProxyType({"Caller": Caller, "Fact": Fact, "Message": Message, "Reply": Reply})
+_TYPES: Final[Mapping[str, Any]] = MappingProxyType(
+    {"Caller": Caller, "Fact": Fact, "Message": Message, "Reply": Reply}
+)
 
 
 def spawn(stage: Stage) -> RemoteHost:
@@ -72,7 +74,8 @@ class RemoteHost:
         read, write = os.pipe()
         self._process = subprocess.Popen(  # noqa: S603  our own module, with this interpreter
             [sys.executable, "-m", "memtrace.harness.processes", str(write)],
-            stdin=subprocess.PIPE, pass_fds=(write,), env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.PIPE, pass_fds=(write,),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )  # fmt: skip
         os.close(write)
         recorder.add(ProcessStarted, process=self.name, pid=self._process.pid)
@@ -298,7 +301,9 @@ class _Child:
 
     def _answer(self, number: int, performed: Performed) -> None:
         fields = {name: getattr(performed, name) for name in ("text", "token", "error")}
-        self._out.send({"id": number, "performed": {"outcome": performed.outcome.value, "value": _pack(performed.value), **fields}})
+        self._out.send(
+            {"id": number, "performed": {"outcome": performed.outcome.value, "value": _pack(performed.value), **fields}}
+        )
 
     def _fork(self, number: int) -> None:
         """The forked child goes on with the same system; lanes are threads and do not cross a fork, so it gets new ones."""

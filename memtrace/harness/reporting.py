@@ -53,7 +53,11 @@ def _end(entry: Entry) -> None:
 def _violated(entry: Entry) -> NoReturn:
     finding = entry.finding
     kind = _VIOLATIONS[RULES[finding.rule].boundary]
-    lines = [f"{finding.rule} VIOLATED: {finding.reason}", f"  the rule: {RULES[finding.rule].statement}", *details(entry)]
+    lines = [
+        f"{finding.rule} VIOLATED: {finding.reason}",
+        f"  the rule: {RULES[finding.rule].statement}",
+        *details(entry),
+    ]
     evidence = tuple(f"{e.title}: {e.text}" for e in finding.evidence)
     raise kind("\n".join(lines), rule=finding.rule, reason=finding.reason, evidence=evidence)
 
@@ -76,15 +80,18 @@ def table(ledger: Ledger) -> list[str]:
     for row in rows:
         lines.append(f"{row.verdict.value.upper():<14}{row.rule:<{width}}  scripts: {row.exercised}/{row.scripts}")
         lines += [f"              {line}" for line in _why(row)]
-    return lines
+    return [*lines, *ledger.stale()]
 
 
 def _why(row: Row) -> list[str]:
+    """The reason; and the evidence too where no failed test of the rule's own has shown it already."""
     finding = row.entry.finding
     if finding.verdict is Verdict.HELD:
         return []
-    short = finding.verdict in (Verdict.NOT_EXERCISED, Verdict.ALLOWED, Verdict.KNOWN)
-    return [finding.reason] if short else [finding.reason, *(line for d in details(row.entry) for line in d.splitlines())]
+    if row.entry.own or finding.verdict not in (Verdict.VIOLATED, Verdict.INCONCLUSIVE):
+        return [finding.reason]
+    seen = [f"  seen in: {row.entry.test}", *(line for detail in details(row.entry) for line in detail.splitlines())]
+    return [finding.reason, *seen]
 
 
 def markdown(ledger: Ledger) -> str:
@@ -94,7 +101,8 @@ def markdown(ledger: Ledger) -> str:
     if rows:
         lines += ["| verdict | rule | scripts | reason |", "|---|---|---|---|"]
         lines += [
-            f"| {row.verdict.value} | `{row.rule}` | {row.exercised}/{row.scripts} | {_cell(row.entry.finding)} |" for row in rows
+            f"| {row.verdict.value} | `{row.rule}` | {row.exercised}/{row.scripts} | {_cell(row.entry.finding)} |"
+            for row in rows
         ]
     return "\n".join(lines) + "\n"
 

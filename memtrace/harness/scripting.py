@@ -35,7 +35,7 @@ Extract = Callable[[ModelRequest, list[str]], "list[str] | str"]
 """What the memory model keeps, given its request and the utterances found in it; a string is its raw reply."""
 
 
-class ScriptedFailure(Exception):  # noqa: N818  it is what the script asked for, not an error of ours
+class ScriptedFailure(Exception):
     """The script makes this model call fail with an HTTP status."""
 
     def __init__(self, status: int) -> None:
@@ -74,7 +74,9 @@ class ScriptedModel:
         self._extractions: deque[Extract | Step] = deque()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self.purpose: Callable[[ModelRequest], str] = lambda request: ("memory" if request.model == MEMORY_MODEL else "answer")
+        self.purpose: Callable[[ModelRequest], str] = lambda request: (
+            "memory" if request.model == MEMORY_MODEL else "answer"
+        )
         self.encode: Callable[[ModelRequest, list[str]], str] = lambda _request, facts: json.dumps(facts)
 
     # What the script sets up
@@ -99,7 +101,14 @@ class ScriptedModel:
     # What the server and the environment ask
 
     def complete(
-        self, request: ModelRequest, *, turn: str, span: str, api: str, streamed: bool, wire: bool  # noqa: ARG002
+        self,
+        request: ModelRequest,
+        *,
+        turn: str,
+        span: str,
+        api: str,  # noqa: ARG002  what the request came over does not matter to the answer
+        streamed: bool,
+        wire: bool,
     ) -> Step:
         """Record the request, wait where held, answer as scripted."""
         owner, attribution = self._recorder.attribute(turn)
@@ -163,11 +172,15 @@ class ScriptedModel:
     def _shown(self, request: ModelRequest) -> list[str]:
         """The utterances in a memory prompt, as they stand in it, in order."""
         text = "\n".join(message.text for message in request.messages)
-        found = [(match.start(), match.group()) for pattern in self._utterances.values() if (match := pattern.search(text))]
+        found = [
+            (match.start(), match.group()) for pattern in self._utterances.values() if (match := pattern.search(text))
+        ]
         return [utterance for _, utterance in sorted(found)]
 
 
 def _pattern(text: str) -> re.Pattern[str]:
     """Finds an utterance in a prompt, also where e-mail addresses were redacted or the text was JSON-quoted."""
     forms = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-    return re.compile("|".join(r"\S{1,60}".join(map(re.escape, _EMAIL.split(form))) for form in sorted(forms, key=len, reverse=True)))
+    return re.compile(
+        "|".join(r"\S{1,60}".join(map(re.escape, _EMAIL.split(form))) for form in sorted(forms, key=len, reverse=True))
+    )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from memtrace.adapters import KNOWN
 from memtrace.errors import AdapterError, UsageError
@@ -58,7 +58,7 @@ class Suite:
     _server: ModelServer = field(default_factory=ModelServer)
     _stack: ExitStack = field(default_factory=ExitStack)
 
-    def __enter__(self) -> Suite:
+    def __enter__(self) -> Self:
         self._stack.enter_context(self._server)
         return self
 
@@ -93,10 +93,11 @@ class Suite:
             if "turns" not in stage.claims:
                 return
             turn = stage.turn(stage.caller(), "Hello.")
-            if not stage.history().all_calls:
+            if not stage.history().answers():
                 how = f" (it ended {turn.outcome.value}: {turn.error})" if turn.error else ""
                 raise AdapterError(
-                    f"--memory {self.memory!r}: a turn called no model{how}; wire env.model_url, or env.model, into the agent"
+                    f"--memory {self.memory!r}: a turn called no model for its answer{how}; "
+                    "wire env.model_url, or env.model, into the agent"
                 )
 
     def play(self, stage: Stage, script: Script, run: Callable[[], object], *, full: bool = False) -> list[Entry]:
@@ -116,7 +117,12 @@ class Suite:
         return contextvars.copy_context().run(self._entries, stage.history(), script, unplayed, crash, full)
 
     def _entries(
-        self, history: History, script: Script, unplayed: str, crash: Exception | None, full: bool  # noqa: FBT001
+        self,
+        history: History,
+        script: Script,
+        unplayed: str,
+        crash: Exception | None,
+        full: bool,
     ) -> list[Entry]:
         FULL_EVIDENCE.set(full)
         found = {finding.rule: finding for finding in judge(history, script.rules)}
@@ -125,12 +131,23 @@ class Suite:
             if unplayed:
                 finding = Finding(rule, Verdict.NOT_EXERCISED, unplayed)
             elif crash is not None and finding.verdict is not Verdict.VIOLATED:
-                finding = Finding(rule, Verdict.INCONCLUSIVE, f"the script broke off: {type(crash).__name__}: {crash}", _trace(crash))
+                finding = Finding(
+                    rule, Verdict.INCONCLUSIVE, f"the script broke off: {type(crash).__name__}: {crash}", _trace(crash)
+                )
             found[rule] = finding
         digest, store = history.digest(), _kind(history, self.store_url)
         order = sorted(found.values(), key=lambda finding: finding.rule not in script.rules)
+        excuses = {**self.known, **self.allowed}
         return [
-            Entry(excuse(finding, self.allowed, dict(self.known)), script.test, script.rerun, store, finding.rule in script.rules, digest)
+            Entry(
+                excuse(finding, self.allowed, self.known),
+                test=script.test,
+                rerun=script.rerun,
+                store=store,
+                own=finding.rule in script.rules,
+                excuse=excuses.get(finding.rule, ""),
+                history_sha256=digest,
+            )
             for finding in order
         ]
 

@@ -46,14 +46,16 @@ OK: Final = (Outcome.OK,)
 OK_OR_REFUSED: Final = (Outcome.OK, Outcome.REFUSED)
 
 
-class NotExercised(Exception):  # noqa: N818  an outcome of a script, not an error
+class NotExercised(Exception):
     """The script cannot be played on this system; the message says why."""
 
 
 class Running:
     """A turn that was started; `result` waits for its end."""
 
-    def __init__(self, actor: Actor, turn: str, caller: Caller, future: Future[Performed], expect: tuple[Outcome, ...]):
+    def __init__(
+        self, actor: Actor, turn: str, caller: Caller, future: Future[Performed], expect: tuple[Outcome, ...]
+    ) -> None:
         self.turn = turn
         self._actor = actor
         self._caller = caller
@@ -89,6 +91,8 @@ class Actor:
         """Run one turn to its end.
 
         Args:
+            caller: whose turn it is.
+            text: what they say.
             says: what the answer model does, step by step; after that it says ``Noted.``.
             tool_returns: what the tool gives, call by call.
             blocks: the guardrail blocks the ``input`` or the ``output``.
@@ -125,16 +129,25 @@ class Actor:
         future = self.host.submit(method, args or (caller, text), turn=turn, overlap=overlap, stream=stream)
         return Running(self, turn, caller, future, (expect,) if isinstance(expect, Outcome) else expect)
 
-    def resume(self, paused: TurnResult, caller: Caller | None = None, *, approved: bool = True, **script: Any) -> TurnResult:
+    def resume(
+        self, paused: TurnResult, caller: Caller | None = None, *, approved: bool = True, **script: Any
+    ) -> TurnResult:
         """Resume a paused turn, as its own caller or another."""
         return self._go_on("resume", paused, caller, approved, script)
 
-    def fork(self, paused: TurnResult, caller: Caller | None = None, *, approved: bool = True, **script: Any) -> TurnResult:
+    def fork(
+        self, paused: TurnResult, caller: Caller | None = None, *, approved: bool = True, **script: Any
+    ) -> TurnResult:
         """Run a second time from where a turn paused."""
         return self._go_on("fork", paused, caller, approved, script)
 
     def _go_on(
-        self, via: str, paused: TurnResult, caller: Caller | None, approved: bool, script: dict[str, Any]  # noqa: FBT001
+        self,
+        via: str,
+        paused: TurnResult,
+        caller: Caller | None,
+        approved: bool,
+        script: dict[str, Any],
     ) -> TurnResult:
         who = caller or paused.caller
         args = (who, paused.token, approved)
@@ -346,7 +359,9 @@ class Stage(Actor):
         self.methods = frozenset(name for name in dir(system) if callable(getattr(system, name, None)))
         self._adopt(system)
 
-    reopen = open
+    def reopen(self, **options: Any) -> None:
+        """Close the system and open it again on the same data."""
+        self.open(**options)
 
     def _adopt(self, system: Any) -> None:
         if hasattr(system, "memory_step"):
@@ -416,7 +431,7 @@ class Stage(Actor):
         self.callbacks.resolve_as(caller, *values)
 
     def expect(self, rule: str, turn: TurnResult | Running, canary: str, *, times: str = "some", why: str = "") -> None:
-        """Declare what a rule makes of a turn's first answer prompt: it holds the canary ``some``, ``none`` or n times."""
+        """Declare how often a turn's first answer prompt holds a canary: ``some``, ``none``, or a number of times."""
         self.recorder.add(Expected, rule=rule, canary=canary, turn=turn.turn, times=times, why=why)
 
     def note(self, name: str, value: Any = None) -> None:
@@ -435,7 +450,7 @@ class Stage(Actor):
 
     def process(self) -> Actor:
         """A second operating-system process that runs the same system on the same data."""
-        from memtrace.harness.processes import spawn  # noqa: PLC0415  a cycle: a process is driven by an actor
+        from memtrace.harness.processes import spawn
 
         host = spawn(self)
         self._others.append(host)
@@ -443,7 +458,9 @@ class Stage(Actor):
 
     # Used by the verbs
 
-    def plan_turn(self, says: Sequence[str | Step], tool_returns: Sequence[str], blocks: str, fails: Point | None) -> str:
+    def plan_turn(
+        self, says: Sequence[str | Step], tool_returns: Sequence[str], blocks: str, fails: Point | None
+    ) -> str:
         """Name a turn and set up what the model and the callbacks do in it."""
         _ = self.host
         turn = f"t{next(self._numbers)}-{self._run}"

@@ -198,8 +198,10 @@ def load_factory(name: str, known: Mapping[str, str] = MappingProxyType({})) -> 
         missing = error.name or module_name
         hint = "" if module_name.startswith(missing) else f" (it needs the package {missing!r}: pip install it)"
         raise UsageError(f"--memory {name!r}: cannot import {module_name!r}: {error}{hint}") from error
-    except Exception as error:  # noqa: BLE001  anyone's module may raise anything as it is imported
-        raise UsageError(f"--memory {name!r}: importing {module_name!r} raised {type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise UsageError(
+            f"--memory {name!r}: importing {module_name!r} raised {type(error).__name__}: {error}"
+        ) from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise UsageError(f"--memory {name!r}: module {module_name!r} has no callable {attribute!r}")
@@ -211,12 +213,21 @@ def complaints(system: Any) -> list[str]:
     claims = getattr(system, "capabilities", None)
     if not isinstance(claims, (set, frozenset)) or not all(isinstance(claim, str) for claim in claims):
         return [f"capabilities must be a set of names, not {type(claims).__name__}"]
-    found = [f"capability {claim!r} does not exist; known: {', '.join(CAPABILITIES)}" for claim in sorted(claims - CAPABILITIES.keys())]
+    found = [
+        f"capability {claim!r} does not exist; known: {', '.join(CAPABILITIES)}"
+        for claim in sorted(claims - CAPABILITIES.keys())
+    ]
     for claim in sorted(claims & CAPABILITIES.keys()):
         capability = CAPABILITIES[claim]
-        found += [f"claims {claim!r} but has no method {m!r}" for m in capability.methods if not callable(getattr(system, m, None))]
+        found += [
+            f"claims {claim!r} but has no method {m!r}"
+            for m in capability.methods
+            if not callable(getattr(system, m, None))
+        ]
         found += [f"claims {claim!r}, which needs {need!r} too" for need in capability.needs if need not in claims]
-    if "cancel" in claims and not (inspect.iscoroutinefunction(getattr(system, "turn", None)) or callable(getattr(system, "cancel", None))):
+    if "cancel" in claims and not (
+        inspect.iscoroutinefunction(getattr(system, "turn", None)) or callable(getattr(system, "cancel", None))
+    ):
         found.append("claims 'cancel' but turn is not async def and there is no method 'cancel'")
     if not callable(getattr(system, "close", None)):
         found.append("has no method 'close'")

@@ -16,7 +16,7 @@ from memtrace.reference.progress import Progress, dumped, loaded
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS paused_runs (
-    token TEXT PRIMARY KEY,
+    token BLOB PRIMARY KEY,
     plan BLOB NOT NULL,
     project BLOB NOT NULL,
     user BLOB,
@@ -51,7 +51,7 @@ class Checkpoints:
     def save(self, plan: str, owner: Owner, progress: Progress) -> str:
         """Keep a run; the token that resumes it."""
         token = secrets.token_urlsafe(24)
-        row = (token, to_bytes(plan), *_key(owner), dumped(progress))
+        row = (to_bytes(token), to_bytes(plan), *_key(owner), dumped(progress))
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO paused_runs (token, plan, project, user, progress) VALUES (?, ?, ?, ?, ?)", row
@@ -77,7 +77,7 @@ class Checkpoints:
     def discard(self, token: str) -> bool:
         """Drop one run, whether it was resumed or not; whether there was one."""
         with self._database.transaction() as connection:
-            return connection.execute("DELETE FROM paused_runs WHERE token = ?", (token,)).rowcount > 0
+            return connection.execute("DELETE FROM paused_runs WHERE token = ?", (to_bytes(token),)).rowcount > 0
 
     def erase(self, user: str, project: str = "") -> int:
         """Drop all of a user's runs; how many there were."""
@@ -89,16 +89,16 @@ class Checkpoints:
         with self._database.transaction() as connection:
             found = connection.execute(
                 "SELECT resumed, progress FROM paused_runs WHERE token = ? AND plan = ? AND project = ? AND user IS ?",
-                (token, to_bytes(plan), *_key(owner)),
+                (to_bytes(token), to_bytes(plan), *_key(owner)),
             ).fetchone()
             if found is None:
                 raise ResumeRefused("this caller has no paused run with this token")
-            resumed, progress = found
+            resumed, progress = found[0], loaded(found[1])
+            if resumed and not again:
+                raise ResumeRefused("the run was resumed already; fork() runs it again")
             if not again:
-                if resumed:
-                    raise ResumeRefused("the run was resumed already; fork() runs it again")
-                connection.execute("UPDATE paused_runs SET resumed = 1 WHERE token = ?", (token,))
-        return loaded(progress)
+                connection.execute("UPDATE paused_runs SET resumed = 1 WHERE token = ?", (to_bytes(token),))
+            return progress
 
 
 def _key(owner: Owner) -> tuple[bytes, bytes | None]:

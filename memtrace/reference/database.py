@@ -40,6 +40,7 @@ class Database:
         try:
             with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
                 connection.execute("PRAGMA secure_delete = ON")
+                connection.execute("PRAGMA foreign_keys = ON")
                 connection.execute("BEGIN IMMEDIATE")
                 with connection:
                     yield connection

@@ -14,15 +14,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing, suppress
 from contextvars import Context
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from memtrace.errors import MemtraceError
-from memtrace.reference.effects import Blocking, Complete, Core, Effect, Emit, Stream
+from memtrace.reference.effects import Blocking, Complete, Core, Emit, Request, Stream
 from memtrace.reference.models import Completion, ModelError
 
 T = TypeVar("T")
-_END: Final = None
 
 
 class Cancelled(MemtraceError):
@@ -53,13 +51,6 @@ class Cancellable(Protocol):
         """Whether it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """What came of an effect."""
-
-    value: object = None
-
-
 def run(core: Core[T], cancel: Cancellable | None = None) -> T:
     """The result of a turn."""
     for _ in pieces(core, cancel):
@@ -87,13 +78,13 @@ def pieces(core: Core[Any], cancel: Cancellable | None = None) -> Generator[str,
             value: object = None
             try:
                 _stop_if(cancel)
-                with closing(_performed(effect, core.context())) as items:
-                    for item in items:
-                        if isinstance(item, _Done):
-                            value = item.value
-                        else:
-                            _stop_if(cancel)
-                            yield item
+                match effect:
+                    case Emit(text):
+                        yield text
+                    case Stream(request):
+                        value = yield from _streamed(request, core.context(), cancel)
+                    case _:
+                        value = _performed(effect, core.context())
             except GeneratorExit:
                 raise
             except BaseException as error:  # noqa: BLE001  it is the turn's: its spans must hear of it
@@ -103,18 +94,25 @@ def pieces(core: Core[Any], cancel: Cancellable | None = None) -> Generator[str,
 
 
 async def apieces(core: Core[Any]) -> AsyncGenerator[str, None]:
-    """The pieces of a turn's stream."""
+    """The pieces of a turn's stream.
+
+    It is the only asynchronous generator of a turn: forgotten ones are closed in no order.
+    """
     with closing(core):
         effect = core.advance()
         while effect is not None:
             value: object = None
             try:
-                async with aclosing(_aperformed(effect, core.context())) as items:
-                    async for item in items:
-                        if isinstance(item, _Done):
-                            value = item.value
-                        else:
-                            yield item
+                match effect:
+                    case Emit(text):
+                        yield text
+                    case Stream(request):
+                        async with _Reader(request, core.context()) as reader:
+                            while (piece := await reader.piece()) is not None:
+                                yield piece
+                        value = reader.completion
+                    case _:
+                        value = await _aperformed(effect, core.context())
             except GeneratorExit:
                 raise
             except BaseException as error:  # noqa: BLE001  it is the turn's: its spans must hear of it
@@ -128,36 +126,84 @@ def _stop_if(cancel: Cancellable | None) -> None:
         raise Cancelled("the turn was cancelled")
 
 
-def _performed(effect: Effect, context: Context) -> Generator[str | _Done, None, None]:
-    match effect:
-        case Emit(text):
-            yield text
-            yield _Done()
-        case Blocking(work):
-            yield _Done(_called(work, context))
-        case Complete(request):
-            yield _Done(context.run(request.model.complete, request.messages, request.tools))
-        case Stream():
-            yield from _streamed(effect, context)
+def _performed(effect: Complete | Blocking, context: Context) -> object:
+    if isinstance(effect, Blocking):
+        return _called(effect.work, context)
+    request = effect.request
+    return context.run(request.model.complete, request.messages, request.tools)
 
 
-async def _aperformed(effect: Effect, context: Context) -> AsyncGenerator[str | _Done, None]:
-    match effect:
-        case Emit(text):
-            yield text
-            yield _Done()
-        case Blocking(work):
-            yield _Done(await _acalled(work, context))
-        case Complete(request):
-            yield _Done(await _task(request.model.acomplete(request.messages, request.tools), context))
-        case Stream():
-            async with aclosing(_astreamed(effect, context)) as items:
+async def _aperformed(effect: Complete | Blocking, context: Context) -> object:
+    if isinstance(effect, Blocking):
+        return await _acalled(effect.work, context)
+    request = effect.request
+    return await _task(request.model.acomplete(request.messages, request.tools), context)
+
+
+def _streamed(request: Request, context: Context, cancel: Cancellable | None) -> Generator[str, None, Completion]:
+    last: object = None
+    items = request.model.stream(request.messages, request.tools)
+    try:
+        while (item := context.run(next, items, None)) is not None:
+            last = item
+            if isinstance(item, str):
+                _stop_if(cancel)
+                yield item
+    finally:
+        context.run(items.close)
+    return _whole(last)
+
+
+class _Reader:
+    """Reads a model's stream in one task of its own, which opens and closes all that the stream needs."""
+
+    def __init__(self, request: Request, context: Context) -> None:
+        self._request = request
+        self._context = context
+        self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def __aenter__(self) -> Self:
+        self._task = _task(self._read(), self._context)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        _retrieve(self._task)
+
+    async def piece(self) -> str | None:
+        """The next piece; ``None`` at the end."""
+        piece = await self._pieces.get()
+        if piece is None:
+            await self._task
+        return piece
+
+    @property
+    def completion(self) -> Completion:
+        """All of it, at the end."""
+        return self._task.result()
+
+    async def _read(self) -> Completion:
+        last: object = None
+        try:
+            async with aclosing(self._request.model.astream(self._request.messages, self._request.tools)) as items:
                 async for item in items:
-                    yield item
+                    last = item
+                    if isinstance(item, str):
+                        self._pieces.put_nowait(item)
+            return _whole(last)
+        finally:
+            self._pieces.put_nowait(None)
+
+
+def _whole(last: object) -> Completion:
+    if not isinstance(last, Completion):
+        raise ModelError("the model's stream ended without a completion")
+    return last
 
 
 def _called(work: Callable[[], object], context: Context) -> object:
-    value = context.run(work)
+    value = context.run(_tame, work)
     if not inspect.isawaitable(value):
         return value
     # In a thread of its own, for this one may have an event loop that runs.
@@ -204,56 +250,3 @@ def _retrieve(work: asyncio.Future[Any]) -> None:
     """Look at a result that no one wants, or asyncio logs that no one did."""
     if not work.cancelled():
         work.exception()
-
-
-def _streamed(effect: Stream, context: Context) -> Generator[str | _Done, None, None]:
-    last: object = None
-    items = effect.request.model.stream(effect.request.messages, effect.request.tools)
-    try:
-        while (item := context.run(next, items, _END)) is not _END:
-            last = item
-            if isinstance(item, str) and not effect.held:
-                yield item
-    finally:
-        context.run(items.close)
-    yield _Done(_whole(last))
-
-
-async def _astreamed(effect: Stream, context: Context) -> AsyncGenerator[str | _Done, None]:
-    last: object = None
-    source = effect.request.model.astream(effect.request.messages, effect.request.tools)
-    async with aclosing(_driven(source, context)) as items:
-        async for item in items:
-            last = item
-            if isinstance(item, str) and not effect.held:
-                yield item
-    yield _Done(_whole(last))
-
-
-def _whole(last: object) -> Completion:
-    if not isinstance(last, Completion):
-        raise ModelError("the model's stream ended without a completion")
-    return last
-
-
-async def _driven(source: AsyncGenerator[T, None], context: Context) -> AsyncGenerator[T, None]:
-    """The items of a stream that one task of its own reads and closes: what it opens, it leaves where it opened it."""
-    queue: asyncio.Queue[T | None] = asyncio.Queue()
-
-    async def drive() -> None:
-        try:
-            async with aclosing(source):
-                async for item in source:
-                    queue.put_nowait(item)
-        finally:
-            queue.put_nowait(_END)
-
-    driver = _task(drive(), context)
-    try:
-        while (item := await queue.get()) is not _END:
-            yield item
-        await driver
-    finally:
-        driver.cancel()
-        await asyncio.wait({driver})
-        _retrieve(driver)

@@ -35,13 +35,9 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Ask a model for its answer as it comes; sent the whole `Completion`.
-
-    The pieces go to whoever reads the turn's stream as they come, unless they are ``held`` back.
-    """
+    """Ask a model for its answer, and give its pieces to whoever reads the turn's stream; sent the `Completion`."""
 
     request: Request
-    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

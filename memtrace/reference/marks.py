@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import uuid4
 
-from memtrace.errors import StoreError
+from memtrace.errors import StoreError, UsageError
 from memtrace.model import Level, Record, Scope
 from memtrace.stores.contract import FactStore
 
@@ -57,7 +57,7 @@ class Marks:
 
     def saved(self, scope: Scope, path: str) -> None:
         """A file was written that holds this scope's words."""
-        self._put(scope, "saved", path)
+        self._store.add(self._mark(scope, "saved", path))
 
     def files(self, scope: Scope) -> list[str]:
         """The files that hold this scope's words, wherever they were written."""
@@ -65,26 +65,39 @@ class Marks:
 
     def unsaved(self, scope: Scope, path: str) -> None:
         """Such a file is gone."""
-        self._drop(scope, [number for number, *mark in self._rows(scope) if mark == ["saved", path]])
+        for number, *mark in self._rows(scope):
+            if mark == ["saved", path]:
+                self._store.delete(_place(scope), number)
 
     def _renew(self, scope: Scope, kind: Kind) -> None:
-        number = self._put(scope, kind, uuid4().hex)
-        # Only older ones go: of two processes that mark at once the later mark must stay.
-        self._drop(scope, [old for old, other, _ in self._rows(scope) if other == kind and old < number])
+        mark = self._mark(scope, kind, uuid4().hex)
+        while True:
+            current = [number for number, other, _ in self._rows(scope) if other == kind]
+            try:
+                if current:
+                    self._store.supersede(mark.scope, max(current), mark)
+                else:
+                    self._store.add(mark)
+            except UsageError:
+                if current == [number for number, other, _ in self._rows(scope) if other == kind]:
+                    raise
+                # Another process marked in between; ours has to be the later one.
+            else:
+                return
 
-    def _put(self, scope: Scope, kind: Kind, value: str) -> int:
+    def _mark(self, scope: Scope, kind: Kind, value: str) -> Record:
         text = json.dumps([scope.level, kind, value])
-        return self._store.add(Record(_place(scope), text, source="mark", created_at=self._clock())).id
-
-    def _drop(self, scope: Scope, numbers: list[int]) -> None:
-        for number in numbers:
-            self._store.delete(_place(scope), number)
+        return Record(_place(scope), text, source="mark", created_at=self._clock())
 
     def _rows(self, scope: Scope) -> list[tuple[int, str, str]]:
         if not scope.id:
             return []
         rows = [(record.id, *json.loads(record.text)) for record in self._store.newest(_place(scope), None)]
         return [(number, kind, value) for number, level, kind, value in rows if level == scope.level]
+
+
+def _place(scope: Scope) -> Scope:
+    return Scope(Level.SESSION, scope.id, scope.project)
 
 
 @dataclass(frozen=True, slots=True)

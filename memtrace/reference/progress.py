@@ -31,6 +31,7 @@ class Progress:
     Attributes:
         question: the user's input, in their own words.
         role: the name of the agent whose turn it is to speak.
+        heir: the name of the one it has handed over to, who speaks once all tool calls have their results.
         history: messages that were passed in before the input.
         trail: what came after it: the model's tool calls and their results.
         queued: what is to be done to memory if the turn succeeds.
@@ -43,6 +44,7 @@ class Progress:
     trail: list[Message] = field(default_factory=list)
     queued: list[Queued] = field(default_factory=list)
     calls: int = 0
+    heir: str = ""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -51,11 +53,9 @@ class Progress:
 
     def pending(self) -> tuple[ToolCall, ...]:
         """The tool calls of the model's last message that have no result yet."""
-        results = 0
-        for message in reversed(self.trail):
+        for results, message in enumerate(reversed(self.trail)):
             if message.author is not Author.TOOL:
                 return message.tool_calls[results:]
-            results += 1
         return ()
 
 
@@ -79,6 +79,7 @@ def loaded(text: str) -> Progress:
             trail=[_message(each) for each in raw["trail"]],
             queued=[Queued(**each) for each in raw["queued"]],
             calls=raw["calls"],
+            heir=raw["heir"],
         )
     except (ValueError, KeyError, TypeError) as error:
         raise TraceFormatError("the paused run cannot be read: it was not saved by this version") from error

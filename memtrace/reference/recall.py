@@ -75,22 +75,22 @@ class Recall:
         self.index = index
         self._embedder = embedder
 
-    def keep(self, namespace: Namespace, messages: Sequence[Message]) -> list[int]:
-        """Keep messages (blank ones are not worth it); `place` makes them findable."""
-        return self.index.add(namespace, [message for message in messages if message.text.strip()])
+    def keep(self, namespace: Namespace, messages: Sequence[Message]) -> dict[int, str]:
+        """Keep messages, blank ones aside; the texts by number. `place` makes them findable."""
+        kept = [message for message in messages if message.text.strip()]
+        numbers = self.index.add(namespace, kept)
+        return dict(zip(numbers, (message.text for message in kept), strict=True))
 
-    def place(
-        self, namespace: Namespace, numbers: Sequence[int], texts: Sequence[str], outgoing: Callable[[str], str]
-    ) -> None:
+    def place(self, namespace: Namespace, kept: Mapping[int, str], outgoing: Callable[[str], str]) -> None:
         """Embed kept texts, and some of those that an earlier failure left without a vector.
 
         Raises:
             Exception: whatever the embedder raises. The texts stay, and are tried again in a later turn.
         """
-        if not numbers:
+        if not kept:
             return
-        vectors = embedded(self._embedder, [outgoing(text) for text in texts])
-        self.index.place(namespace, dict(zip(numbers, vectors, strict=True)))
+        vectors = embedded(self._embedder, [outgoing(text) for text in kept.values()])
+        self.index.place(namespace, dict(zip(kept, vectors, strict=True)))
         self._catch_up(namespace, vectors[0].size, outgoing)
 
     def search(self, namespace: Namespace, query: str, limit: int, outgoing: Callable[[str], str]) -> list[Hit]:
@@ -111,7 +111,7 @@ class Recall:
         for number, text in self.index.unplaced(namespace, dimension, _BACKLOG):
             try:
                 [vector] = embedded(self._embedder, [outgoing(text)])
-            except Exception:  # its own turn showed the failure on its span
+            except Exception:  # noqa: BLE001  the turn it belongs to showed the failure on its span
                 failures += 1
                 if failures == _FAILURES:
                     return

@@ -1,0 +1,162 @@
+"""Connections that are kept open, each used by one thread at a time and by one process only.
+
+SQLite's file locks belong to the process, and a fork copies its bookkeeping of them without the locks: a child that
+opens the same file while an inherited connection exists works unlocked, and its writes can be lost
+(sqlite.org/howtocorrupt.html, section 2.6). So every connection to a file is closed just before a fork, and opened
+again on either side when it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from memtrace.errors import StoreError
+
+Connect = Callable[[], sqlite3.Connection]
+
+
+class Connections(Protocol):
+    """Where a store gets its connections from."""
+
+    def lend(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A connection for one thread until the block ends; a transaction that is still open then is rolled back."""
+
+    def close(self) -> None:
+        """Close what is open; what is lent is closed as it comes back."""
+
+
+class FileConnections:
+    """As many connections to a file as there are threads that use it at once."""
+
+    def __init__(self, connect: Connect, *, patience: float) -> None:
+        self._connect = connect
+        self._patience = patience
+        self._idle: list[sqlite3.Connection] = []
+        self._lent = 0
+        self._era = 0
+        self._changed = threading.Condition()
+        weakref.finalize(self, _close_all, self._idle)
+        with _forking:
+            _pools.add(self)
+
+    @contextmanager
+    def lend(self) -> Iterator[sqlite3.Connection]:
+        """See `Connections.lend`."""
+        with self._changed:
+            self._lent += 1
+            era = self._era
+            connection = self._idle.pop() if self._idle else None
+        try:
+            if connection is None:
+                connection = self._connect()
+            yield connection
+        finally:
+            self._take_back(connection, era)
+
+    def close(self) -> None:
+        """See `Connections.close`."""
+        with self._changed:
+            self._era += 1
+            _close_all(self._idle)
+
+    def hold(self) -> None:
+        """Wait for what is lent, close it all, and lend nothing until `resume`: a fork is about to happen."""
+        self._changed.acquire()
+        self._changed.wait_for(lambda: self._lent == 0, self._patience)
+        self.close()
+
+    def resume(self) -> None:
+        """Lend again: the fork is over, and this is the parent."""
+        self._changed.release()
+
+    def start_anew(self) -> None:
+        """Forget all that was inherited: the fork is over, and this is the child."""
+        self._changed = threading.Condition()
+        self._lent = 0
+        _inherited.extend(self._idle)
+        self._idle.clear()
+
+    def _take_back(self, connection: sqlite3.Connection | None, era: int) -> None:
+        with self._changed:
+            self._lent -= 1
+            self._changed.notify_all()
+            if connection is None:
+                return
+            if era == self._era and not connection.in_transaction:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+
+class MemoryConnection:
+    """The one connection of a database in memory: threads take turns, and a forked child has none."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._process = os.getpid()
+        self._turn = threading.Lock()
+        self._open: list[sqlite3.Connection] = []
+        weakref.finalize(self, _close_all, self._open)
+
+    @contextmanager
+    def lend(self) -> Iterator[sqlite3.Connection]:
+        """See `Connections.lend`."""
+        if os.getpid() != self._process:
+            raise StoreError(":memory: lives in the process that opened it: name a file to share facts with a fork")
+        with self._turn:
+            if not self._open:
+                self._open.append(self._connect())
+            connection = self._open[0]
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.rollback()
+
+    def close(self) -> None:
+        """See `Connections.close`; everything stored is gone."""
+        with self._turn:
+            _close_all(self._open)
+
+
+_pools: weakref.WeakSet[FileConnections] = weakref.WeakSet()
+_held: list[FileConnections] = []
+_inherited: list[sqlite3.Connection] = []
+"""What a fork that skipped the hook below left in this child: not to be used, nor closed while the process runs."""
+_forking = threading.Lock()
+
+
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    _held.extend(_pools)
+    for pool in _held:
+        pool.hold()
+
+
+def _after_fork_in_parent() -> None:
+    for pool in _held:
+        pool.resume()
+    _held.clear()
+    _forking.release()
+
+
+def _after_fork_in_child() -> None:
+    global _forking
+    _forking = threading.Lock()
+    _held.clear()
+    for pool in _pools:
+        pool.start_anew()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

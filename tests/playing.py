@@ -1,0 +1,89 @@
+"""Playing boundary tests on a memory in this process, without a child pytest.
+
+A test module that plays many asks for the fixture ``serving`` of `conftest.py`: then they share one model server, which
+otherwise takes a tenth of a second to stop each time.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from itertools import product
+from types import ModuleType
+from typing import Any
+
+from memtrace.harness.ledger import Entry
+from memtrace.harness.model_server import ModelServer
+from memtrace.harness.session import Script, make_suite
+from memtrace.model import Verdict
+
+Test = Callable[..., object]
+
+
+def play(test: Test, memory: str, **arguments: Any) -> list[Entry]:
+    """Play one boundary test on a memory: what its history says of each rule it bears on, its own rules first.
+
+    ``memory`` is what ``--memory`` takes. ``arguments`` are those of a parametrized test.
+    """
+    mark, suite = _mark(test), make_suite(memory)
+    script = Script(mark.args, test.__name__, needs=mark.kwargs["needs"])
+    with (
+        nullcontext(_shared[-1]) if _shared else ModelServer() as suite._server,
+        suite.stage(test.__name__, mark.kwargs["options"]) as stage,
+    ):
+        return suite.play(stage, script, lambda: test(stage=stage, **arguments))
+
+
+def play_rule(module: ModuleType, rule: str, memory: str) -> dict[str, Entry]:
+    """What each script of a rule says of it on a memory, by the script's name."""
+    found = {}
+    for name, test, arguments in scripts_of(module, rule):
+        found[name] = next(entry for entry in play(test, memory, **arguments) if entry.finding.rule == rule)
+    return found
+
+
+def scripts_of(module: ModuleType, rule: str = "") -> Iterator[tuple[str, Test, Mapping[str, Any]]]:
+    """The boundary tests of a module (of one rule), parametrized ones once for each set of arguments."""
+    for name, test in vars(module).items():
+        if inspect.isfunction(test) and name.startswith("test_") and rule in ("", *_mark(test).args):
+            for arguments in _arguments(test):
+                yield name + "".join(f"[{value}]" for value in arguments.values()), test, arguments
+
+
+def verdicts(entries: list[Entry]) -> dict[str, Verdict]:
+    """The verdict on each rule."""
+    return {entry.finding.rule: entry.finding.verdict for entry in entries}
+
+
+def accused(entries: list[Entry]) -> set[str]:
+    """The rules found violated, or undecided."""
+    bad = (Verdict.VIOLATED, Verdict.INCONCLUSIVE)
+    return {rule for rule, verdict in verdicts(entries).items() if verdict in bad}
+
+
+def _mark(test: Test) -> Any:
+    return next(mark for mark in test.pytestmark if mark.name == "rule")
+
+
+def _arguments(test: Test) -> Iterator[Mapping[str, Any]]:
+    axes = []
+    for mark in (mark for mark in test.pytestmark if mark.name == "parametrize"):
+        names = [name.strip() for name in mark.args[0].split(",")] if isinstance(mark.args[0], str) else mark.args[0]
+        axes.append([dict(zip(names, row if len(names) > 1 else (row,), strict=True)) for row in mark.args[1]])
+    for rows in product(*axes):
+        yield {name: value for row in rows for name, value in row.items()}
+
+
+_shared: list[ModelServer] = []
+
+
+@contextmanager
+def serving() -> Iterator[None]:
+    """What is played meanwhile shares one model server."""
+    with ModelServer() as server:
+        _shared.append(server)
+        try:
+            yield
+        finally:
+            _shared.pop()

@@ -1,0 +1,84 @@
+"""Imports only go down."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LAYERS = (
+    {"model", "errors", "semconv", "identity"},
+    {"stores", "plane", "tracing", "capture", "calls", "operation", "spans", "wrapping", "prompts", "redaction"},
+    {"reference", "service", "export", "instrumentation"},
+    {"harness", "adapters", "broken"},
+    {"pytest_plugin", "cli"},
+    {"boundary_tests", "proofs", "benchmarks"},
+)
+NEVER = (
+    ("harness", "reference"),
+    ("harness", "stores"),
+    ("broken", "reference"),
+    ("broken", "stores"),
+    ("tracing", "harness"),
+)
+LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
+
+
+def _room(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[1] if parts[0] == "memtrace" and len(parts) > 1 else parts[0]
+
+
+def _imports(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += names if node.module == "memtrace" else [node.module]
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+    return found
+
+
+def _rooms(path: Path) -> set[str]:
+    rooms = set()
+    for name in _imports(path):
+        parts = name.split(".")
+        if parts[0] in ("boundary_tests", "proofs", "benchmarks"):
+            rooms.add(parts[0])
+        elif parts[0] == "memtrace" and len(parts) > 1:
+            rooms.add(parts[1])
+    return rooms
+
+
+SOURCES = sorted(p for d in ("memtrace", "boundary_tests", "proofs") for p in (ROOT / d).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_only_go_down(path: Path) -> None:
+    room = _room(path)
+    if path == ROOT / "memtrace" / "__init__.py":
+        return
+    assert room in LAYER_OF, f"{room} has no layer; give it one in {Path(__file__).name}"
+    for other in _rooms(path) - {room}:
+        assert other in LAYER_OF, f"{other} has no layer"
+        assert LAYER_OF[other] <= LAYER_OF[room], f"{room} imports {other}, which stands above it"
+        assert (room, other) not in NEVER, f"{room} must never import {other}"
+
+
+def test_importing_memtrace_loads_no_sdk_no_pytest_no_driver() -> None:
+    heavy = "['opentelemetry.sdk', 'pytest', 'sqlite3', 'httpx', 'numpy', 'msgspec', 'hypothesis']"
+    code = f"import memtrace, sys; print([m for m in {heavy} if m in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
+def test_the_plugin_loads_nothing_heavy_before_a_boundary_test_is_there() -> None:
+    heavy = "['opentelemetry.sdk', 'uvicorn', 'msgspec']"
+    code = f"import memtrace.pytest_plugin, sys; print([m for m in {heavy} if m in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"

@@ -113,7 +113,7 @@ class Operation:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._token is not None:
-            self._detach(self._token)
+            safely(self._detach, self._token)
         if self._kept:
             self._kept = False
         elif self._span is not None:
@@ -162,7 +162,7 @@ class Operation:
             attributes[semconv.ERROR_TYPE] = _type_name(error)
             span.set_status(StatusCode.ERROR)
         elif error is not None:
-            attributes[semconv.OUTCOME] = _ending(error).value
+            attributes.setdefault(semconv.OUTCOME, _ending(error).value)
         span.set_attributes(attributes)
         if isinstance(error, Exception) and self._content:
             safely(span.record_exception, error)

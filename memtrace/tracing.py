@@ -38,7 +38,6 @@ __all__ = [
 
 _NAME: Final = "memtrace"
 _MISSING: Final[Any] = object()
-_UNBOUND: Final[Any] = object()
 
 
 class Tracing:
@@ -58,10 +57,10 @@ class Tracing:
         meter_provider: MeterProvider | None = None,
         content: bool | None = None,
     ) -> None:
-        self._tracer_provider = tracer_provider
+        self._tracer_provider = None if isinstance(tracer_provider, ProxyTracerProvider) else tracer_provider
         self._meter_provider = meter_provider
         self._content = content
-        self._bound: tuple[object, object, Outlet | None] = (_UNBOUND, _UNBOUND, None)
+        self._bound: tuple[object, object, Outlet | None] = (_MISSING, _MISSING, None)
 
     def turn(self, agent: str, *, user: str = "", session: str = "", label: str = "") -> TurnSpan:
         """``invoke_agent <agent>``: one turn of an agent, for a user in a session."""
@@ -106,7 +105,8 @@ class Tracing:
 
     def _bind(self) -> Outlet | None:
         # The public getters load what the environment names, the first time.
-        trace.get_tracer_provider(), metrics.get_meter_provider()
+        trace.get_tracer_provider()
+        metrics.get_meter_provider()
         tracers = _global_tracers() if self._tracer_provider is None else self._tracer_provider
         meters = _global_meters() if self._meter_provider is None else self._meter_provider
         content = True if self._content is None and opted_in() else self._content
@@ -148,15 +148,16 @@ def _global_tracers() -> TracerProvider | None:
     The public getter takes a microsecond while none is set (it reads the environment each time), all that a call
     without an SDK may cost.
     """
-    provider: Any = getattr(trace, "_TRACER_PROVIDER", _MISSING)
-    if provider is _MISSING:
-        provider = trace.get_tracer_provider()
+    provider: TracerProvider | None = getattr(trace, "_TRACER_PROVIDER", _MISSING)
+    if provider is not _MISSING:
+        return provider
+    provider = trace.get_tracer_provider()
     return None if isinstance(provider, ProxyTracerProvider) else provider
 
 
 def _global_meters() -> MeterProvider | None:
     """Likewise, for metrics."""
-    provider: Any = getattr(metrics_module, "_METER_PROVIDER", _MISSING)
+    provider: MeterProvider | None = getattr(metrics_module, "_METER_PROVIDER", _MISSING)
     return metrics.get_meter_provider() if provider is _MISSING else provider
 
 

@@ -98,20 +98,24 @@ def instrument(
     Raises:
         UsageError: there is no such method, or the object does not let its methods be replaced.
     """
-    undo = []
-    for operation, names in methods.items():
-        for method in _listed(names):
-            function = getattr(target, method, None)
-            if not callable(function):
-                raise UsageError(f"{operation}={method!r}: {_title(target)} has no method of that name")
-            if not hasattr(function, _MARK):
-                wrap = traced(operation, name=name, tracing=tracing, **(parameters or {}))
-                undo.append(_replace(target, method, wrap))
+    found = [(operation, method) for operation, names in methods.items() for method in _listed(names)]
+    for operation, method in found:
+        if not callable(getattr(target, method, None)):
+            raise UsageError(f"{operation}={method!r}: {_title(target)} has no method of that name")
+    undo: list[Callable[[], None]] = []
 
     def restore() -> None:
         while undo:
             undo.pop()()
 
+    try:
+        for operation, method in found:
+            if not isinstance(getattr(getattr(target, method), _MARK, None), str):
+                wrap = traced(operation, name=name, tracing=tracing, **(parameters or {}))
+                undo.append(_replace(target, method, wrap))
+    except UsageError:
+        restore()
+        raise
     return restore
 
 
@@ -121,15 +125,15 @@ def _listed(names: object) -> list[str]:
 
 def _replace(target: object, method: str, wrap: Callable[[Any], Any]) -> Callable[[], None]:
     """Put the wrapper in the method's place; returns what puts it back."""
-    own: dict[str, Any] = dict(getattr(target, "__dict__", {}))
+    before: dict[str, Any] = dict(getattr(target, "__dict__", {}))
     # A class's static and class methods are wrapped as such, not as what they are bound to.
     function = inspect.getattr_static(target, method) if isinstance(target, type) else getattr(target, method)
     try:
         setattr(target, method, wrap(function))
-    except AttributeError as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"{_title(target)} does not let {method!r} be replaced: instrument its class") from error
-    if method in own:
-        return lambda: setattr(target, method, own[method])
+    if method in before:
+        return lambda: setattr(target, method, before[method])
     return lambda: delattr(target, method)
 
 

@@ -12,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from scripts_on_the_wire import CALLS, TEXT, Told
+from starlette.exceptions import HTTPException
 
 from memtrace.errors import UsageError
 from memtrace.harness.attribution import TURN_HEADER, labelled
 from memtrace.harness.embedding import embed
 from memtrace.harness.model_server import ModelServer, Step, chat_response, parse_chat
+from memtrace.harness.script_calls import Calls
 from memtrace.model import Author, Message, ToolCall
 
 USER = {"role": "user", "content": "hello"}
@@ -482,14 +484,23 @@ def test_server_stops_though_a_request_is_held():
         go.set()
 
 
-def test_server_stops_though_a_client_has_sent_half_a_request():
+def test_server_stops_though_a_client_has_sent_half_a_request(caplog):
     with ModelServer() as server:
         url = httpx.URL(server.register(Told()))
         half = socket.create_connection((url.host, url.port))
         half.sendall(f"POST {url.path}/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n".encode())
         assert httpx.get(f"{url}/models").status_code == 200
     assert not server._thread.is_alive()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     half.close()
+
+
+def test_request_that_is_read_only_after_the_stop_reaches_no_script():
+    calls, called = Calls(), []
+    calls.let_go()
+    with pytest.raises(HTTPException) as raised:
+        asyncio.run(calls.call(lambda: called.append(1)))
+    assert (raised.value.status_code, called) == (410, [])
 
 
 def test_stopped_server_answers_no_more():

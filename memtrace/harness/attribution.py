@@ -45,6 +45,12 @@ def labelled(turn: str) -> Iterator[None]:
         TURN.reset(token)
 
 
+def current_span() -> str:
+    """``trace_id-span_id`` of the current span; ``""`` where there is none."""
+    span = trace.get_current_span().get_span_context()
+    return f"{span.trace_id:032x}-{span.span_id:016x}" if span.is_valid else ""
+
+
 class SpanLabel(SpanProcessor):
     """Every span started inside a labelled turn carries the label, as `semconv.TURN`."""
 
@@ -79,9 +85,8 @@ class _Patch:
             return
         if turn := TURN.get():
             request.headers[TURN_HEADER] = turn
-        span = trace.get_current_span().get_span_context()
-        if span.is_valid:
-            request.headers[SPAN_HEADER] = f"{span.trace_id:032x}-{span.span_id:016x}"
+        if span := current_span():
+            request.headers[SPAN_HEADER] = span
 
     def _install(self) -> None:
         for module, name in _CLIENTS:

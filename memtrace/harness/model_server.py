@@ -69,8 +69,7 @@ class ModelServer:
         attribution.unwatch(self._origin)
         self._scripts.end_all()
         self._calls.let_go()
-        # Without force, uvicorn waits for connections that an idle client keeps open.
-        self._server.force_exit = self._server.should_exit = True
+        self._server.should_exit = True
         self._thread.join(_STOP_SECONDS)
         _LOGGER.removeFilter(self._wanted)
 
@@ -90,7 +89,7 @@ class ModelServer:
 
 class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Since Python 3.12 a listener closes only after its last connection, and a client may never close its own.
+        # uvicorn waits for the last connection to close, and a client may never close its own.
         asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._abort)
         await super().shutdown(sockets)
 

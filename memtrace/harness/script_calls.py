@@ -86,6 +86,7 @@ class Calls:
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[Any]] = set()
+        self._over = False
 
     async def call(self, function: Callable[[], T]) -> T:
         """What the function returns.
@@ -94,6 +95,8 @@ class Calls:
             ScriptFailedError: it raised.
             HTTPException: 410, the server stops.
         """
+        if self._over:
+            raise _stopped()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         threading.Thread(target=_run, args=(function, future), name="memtrace-script-call", daemon=True).start()
@@ -103,9 +106,14 @@ class Calls:
             self._waiting.discard(future)
 
     def let_go(self) -> None:
-        """Whoever waits for a script stops waiting. Called from any thread."""
+        """Nobody waits for a script any more, nor will. Called from any thread."""
+        self._over = True
         for future in tuple(self._waiting):
-            _deliver(future, partial(future.set_exception, HTTPException(410, "the scripted model has stopped")))
+            _deliver(future, partial(future.set_exception, _stopped()))
+
+
+def _stopped() -> HTTPException:
+    return HTTPException(410, "the scripted model has stopped")
 
 
 def _run(function: Callable[[], T], future: asyncio.Future[T]) -> None:

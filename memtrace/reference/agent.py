@@ -100,7 +100,7 @@ class Runnable:
     Args, of all of them:
         context: tells memory's resolver who asks. Without it nobody can tell.
         messages: earlier messages to put before the input, which memory does not keep.
-        cancel: stops the turn before its next step, or the next piece of its stream, once it is set.
+        cancel: stops the turn once it is set, before the next model call, tool, piece of the stream, or the write.
     """
 
     def __init__(self, plan: Plan) -> None:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
 from memtrace.errors import StoreError
-from memtrace.model import Author, Message, Record, Scope
+from memtrace.model import Author, Level, Message, Record, Scope
 from memtrace.reference.recall import Hit, Recall
 from memtrace.reference.window import Conversation, Key
 from memtrace.stores.contract import FactStore
 
 _SPECIAL: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]|<(?=\\|)")
-"""What JSON leaves as it is, though some reader ends a line at it, cannot encode it, or takes it for a chat template."""
+"""What JSON leaves as it is, though a reader may end a line at it, fail to encode it, or take it for a template's."""
 _SPACE: Final = re.compile(r"\s+")
 
 _T = TypeVar("_T", Record, Hit)
@@ -46,6 +46,11 @@ class Reading:
     key: Key | None = None
     conversation: Conversation | None = None
     shown: set[str] = field(default_factory=set)
+
+    @property
+    def scope(self) -> Scope:
+        """The scope of the user's facts; of an unresolved caller's, which hold nothing."""
+        return self.key.scope if self.key else Scope(Level.USER, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,14 @@ class FactsBlock:
     type = "facts"
 
     def __init__(
-        self, name: str, heading: str, store: FactStore, *, scope: Callable[[Reading], Scope], limit: int, known: int = 10_000
+        self,
+        name: str,
+        heading: str,
+        *,
+        store: FactStore,
+        scope: Callable[[Reading], Scope],
+        limit: int,
+        known: int = 10_000,
     ) -> None:
         self.name = name
         self._heading = heading
@@ -156,14 +168,13 @@ class RecallBlock:
     name = "vector"
     type = "recall"
 
-    def __init__(self, recall: Recall, *, scope: Callable[[Reading], Scope], limit: int = 5) -> None:
+    def __init__(self, recall: Recall, limit: int = 5) -> None:
         self._recall = recall
-        self._scope = scope
         self._limit = limit
 
     def scope(self, reading: Reading) -> Scope | None:
-        """The user."""
-        return self._scope(reading)
+        """The user's."""
+        return reading.scope
 
     def render(self, reading: Reading) -> Rendered:
         """The nearest messages, nearest first, each after its author."""

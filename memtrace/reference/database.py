@@ -30,6 +30,15 @@ class Database:
             for statement in schema.split(";"):
                 connection.execute(statement)
 
+    def leave_nothing(self) -> None:
+        """Write the file anew: SQLite leaves copies of what was deleted in unused parts of its pages.
+
+        Raises:
+            StoreError: it could not be, while another process used the file say; the rows are gone all the same.
+        """
+        with self._connection() as connection:
+            connection.execute("VACUUM")
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A connection inside a transaction that is kept whole, or not at all where the body raises.
@@ -37,13 +46,18 @@ class Database:
         Raises:
             StoreError: SQLite failed; its own exception is chained.
         """
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:
+                yield connection
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
                 connection.execute("PRAGMA secure_delete = ON")
                 connection.execute("PRAGMA foreign_keys = ON")
-                connection.execute("BEGIN IMMEDIATE")
-                with connection:
-                    yield connection
+                yield connection
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {error}") from error
 

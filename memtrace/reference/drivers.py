@@ -17,7 +17,7 @@ from contextvars import Context
 from typing import Any, Protocol, Self, TypeVar
 
 from memtrace.errors import MemtraceError
-from memtrace.reference.effects import Blocking, Complete, Core, Emit, Request, Stream
+from memtrace.reference.effects import Blocking, Complete, Core, Emit, Proceed, Request, Stream
 from memtrace.reference.models import Completion, ModelError
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Cancelled(MemtraceError):
 
 
 class Cancellation:
-    """Set from any thread, it stops a turn before its next step. A `threading.Event` will do as well."""
+    """Set from any thread, it stops a turn before its next model call, tool, piece or write. A `threading.Event` will do as well."""
 
     __slots__ = ("_event",)
 
@@ -77,8 +77,9 @@ def pieces(core: Core[Any], cancel: Cancellable | None = None) -> Generator[str,
         while effect is not None:
             value: object = None
             try:
-                _stop_if(cancel)
                 match effect:
+                    case Proceed():
+                        _stop_if(cancel)
                     case Emit(text):
                         yield text
                     case Stream(request):
@@ -104,6 +105,8 @@ async def apieces(core: Core[Any]) -> AsyncGenerator[str, None]:
             value: object = None
             try:
                 match effect:
+                    case Proceed():
+                        pass  # a task is cancelled where it waits
                     case Emit(text):
                         yield text
                     case Stream(request):

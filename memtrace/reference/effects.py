@@ -54,7 +54,12 @@ class Emit:
     text: str
 
 
-Effect = Complete | Stream | Blocking | Emit
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """May the turn go on? Asked where nothing is begun, so that a turn that may not leaves nothing half-told."""
+
+
+Effect = Complete | Stream | Blocking | Emit | Proceed
 Steps = Generator[Effect, Any, T]
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from memtrace.errors import UsageError
@@ -13,16 +12,21 @@ from memtrace.reference.blocks import folded
 from memtrace.reference.marks import Marks
 from memtrace.reference.search import FactSearch, Match
 from memtrace.stores.contract import FactStore
-from memtrace.tracing import Tracing
+from memtrace.tracing import Tracing, WriteSpan
 
 Tier = Literal["user", "global", "project"]
 _LEVELS: Final = {"user": Level.USER, "global": Level.AGENT, "project": Level.PROJECT}
+_NO_AGENT: Final = (
+    "this memory has no agent_id, so a global fact reaches none of its prompts: give Memory(agent_id=...), and where "
+    "it is another agent's fact, scope_id="
+)
 
 
 class Facts:
     """The facts of one project, each under the scope that a tier and an id name.
 
-    ``forgotten`` is told of every scope that facts are forgotten in, and of the text where it is one fact.
+    ``own`` are the ids that stand in for a missing one; ``forgotten`` is told of every scope that facts are forgotten
+    in, and of the text where it is one fact.
     """
 
     def __init__(
@@ -31,9 +35,8 @@ class Facts:
         marks: Marks,
         tracing: Tracing,
         *,
+        own: Mapping[Level, str | None],
         project: str,
-        agent_id: str | None,
-        user_id: str,
         clock: Callable[[], float],
         search: FactSearch | None,
         forgotten: Callable[[Scope, str | None], object],
@@ -41,39 +44,31 @@ class Facts:
         self._store = store
         self._marks = marks
         self._tracing = tracing
+        self._own = own
         self._project = project
-        self._ids: dict[str, str] = {"user": user_id, "global": agent_id or "", "project": project}
-        self._has_agent = agent_id is not None
         self._clock = clock
         self._search = search
         self._forgotten = forgotten
 
-    def scope(self, tier: str, scope_id: str = "") -> Scope:
-        """The scope that a tier and an id name; without an id the memory's own, or ``""``, which holds nothing.
+    def persist(self, text: str, *, tier: Tier, scope_id: str, confidence: float) -> Record:
+        """Store a fact by hand; where it was learned already, it counts as persisted by hand from now on.
+
+        A global fact of a memory without an agent id warns, since its prompts will not hold it. Where no id is given
+        either, nobody's would: then it is not stored, and the record has no id.
 
         Raises:
-            UsageError: no tier of that name holds facts.
+            UsageError: it is blank, or names nobody.
         """
-        if tier not in _LEVELS:
-            raise UsageError(f"tier={tier!r} holds no facts: give one of {', '.join(_LEVELS)}")
-        return Scope(_LEVELS[tier], scope_id or self._ids[tier], self._project)
-
-    def persist(self, text: str, *, tier: Tier, scope_id: str, confidence: float) -> Record:
-        """Store a fact by hand; where it was learned already, it counts as persisted by hand from now on."""
-        scope = self.scope(tier, scope_id)
-        if not text.strip():
-            raise UsageError("a fact needs a text that is not blank")
-        if tier == "global" and not self._has_agent:
-            warnings.warn(
-                "a global fact is seen by the agent whose id it is stored under: this memory has no agent_id",
-                UserWarning,
-                stacklevel=3,
-            )
+        scope = self._scope(tier, scope_id)
+        _require_text(text)
         with self._tracing.write(operation="persist", scope=scope) as span:
-            by_hand = self._by_hand(scope, text, confidence, (span.trace_id, span.span_id))
-            stored = by_hand if not scope.id and tier == "global" else self._manual(self._store.add(by_hand), by_hand)
-            span.stored(1 if stored.id else 0, action="stored", records=[stored])
-        return stored
+            record = self._by_hand(scope, text, confidence, span)
+            if scope.level is Level.AGENT and not self._own[Level.AGENT]:
+                warnings.warn(_NO_AGENT, UserWarning, stacklevel=4)
+            if scope.id or scope.level is not Level.AGENT:
+                record = self._store.add(record)
+            span.stored(1 if record.id else 0, action="stored", records=[record])
+        return record
 
     def update(self, new: str, *, old: str | int, tier: Tier, scope_id: str, confidence: float) -> Record:
         """Put ``new`` in the place of an active fact, given by its text or record id; the old one is kept, superseded.
@@ -81,23 +76,19 @@ class Facts:
         Raises:
             UsageError: the scope has no such active fact.
         """
-        scope = self.scope(tier, scope_id)
-        if not new.strip():
-            raise UsageError("a fact needs a text that is not blank")
+        scope = self._scope(tier, scope_id)
+        _require_text(new)
         with self._tracing.write(operation="update", scope=scope) as span:
-            by_hand = self._by_hand(scope, new, confidence, (span.trace_id, span.span_id))
             record_id = old if isinstance(old, int) else self._active_id(scope, old)
-            stored = self._store.supersede(scope, record_id, by_hand)
-            if stored.id != record_id:
-                stored = self._manual(stored, by_hand)
-            span.stored(1, action="superseded", records=[stored])
-        return stored
+            record = self._store.supersede(scope, record_id, self._by_hand(scope, new, confidence, span))
+            span.stored(1, action="superseded", records=[record])
+        return record
 
     def retrieve(
         self, query: str | None, *, tier: Tier, scope_id: str, limit: int | None, outgoing: Callable[[str], str]
     ) -> list[Record]:
         """The active facts of a scope: newest first, or with a query nearest first."""
-        scope = self.scope(tier, scope_id)
+        scope = self._scope(tier, scope_id)
         if limit is not None and limit < 0:
             raise UsageError(f"limit={limit}: give a number of facts, 0 for none or None for all")
         with self._tracing.read(query or "", operation="retrieve", scope=scope) as span:
@@ -115,7 +106,7 @@ class Facts:
         Raises:
             UsageError: no id was given, and the memory has none of its own.
         """
-        scope = self.scope(tier, scope_id)
+        scope = self._scope(tier, scope_id)
         if not scope.id:
             raise UsageError(f"forget(tier={tier!r}) needs scope_id=: an empty id names nobody")
         with self._tracing.write(operation="forget", scope=scope) as span:
@@ -136,26 +127,22 @@ class Facts:
         self._forgotten(scope, text)
         return count
 
-    def _by_hand(self, scope: Scope, text: str, confidence: float, writer: tuple[str, str]) -> Record:
+    def _scope(self, tier: str, scope_id: str) -> Scope:
+        """The scope that a tier and an id name; without any id its id is ``""``, and it holds nothing."""
+        if tier not in _LEVELS:
+            raise UsageError(f"tier={tier!r} holds no facts: give one of {', '.join(_LEVELS)}")
+        level = _LEVELS[tier]
+        return Scope(level, scope_id or self._own[level] or "", self._project)
+
+    def _by_hand(self, scope: Scope, text: str, confidence: float, span: WriteSpan) -> Record:
         return Record(
             scope,
             text,
             confidence=confidence,
-            source_trace_id=writer[0],
-            source_span_id=writer[1],
+            source_trace_id=span.trace_id,
+            source_span_id=span.span_id,
             created_at=self._clock(),
         )
-
-    def _manual(self, stored: Record, by_hand: Record) -> Record:
-        """The record as one persisted by hand.
-
-        A store returns an active record with the same text unchanged, and a learned one would be pruned one day. Two
-        updates, there and back, put one by hand in its place; at every point in between the store holds the fact.
-        """
-        if not stored.source:
-            return stored
-        between = self._store.supersede(stored.scope, stored.id, replace(by_hand, text=f"{by_hand.text} "))
-        return self._store.supersede(stored.scope, between.id, by_hand)
 
     def _matches(self, scope: Scope, query: str, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
         if self._search is None:
@@ -180,3 +167,8 @@ class Facts:
     def _text(self, scope: Scope, fact: str | int) -> str | None:
         record = self._store.get(scope, fact) if isinstance(fact, int) else None
         return record.text if record else fact if isinstance(fact, str) else None
+
+
+def _require_text(text: str) -> None:
+    if not text.strip():
+        raise UsageError("a fact needs a text that is not blank")

@@ -41,9 +41,7 @@ class Marks:
         Raises:
             StoreError: the store cannot say.
         """
-        newest: dict[str, str] = {}
-        for _, kind, value in sorted(self._rows(scope)):
-            newest[kind] = value
+        newest = {kind: value for _, kind, value in sorted(self._rows(scope))}
         return Seen(newest.get("forgotten", ""), newest.get("erased", ""))
 
     def forgotten(self, scope: Scope) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.model import Level, Record, Scope
 from memtrace.reference.blocks import FactsBlock, RecallBlock, SummaryBlock, quoted
 from memtrace.reference.embedding import Embedder, HashEmbedder
-from memtrace.reference.erasing import Erased, erase
+from memtrace.reference.erasing import Erased, Kept
 from memtrace.reference.facts import Facts, Tier
 from memtrace.reference.learning import ABOUT_EVERYONE, ABOUT_THEMSELVES, Extractor, Learned
 from memtrace.reference.marks import Guard, Marks
 from memtrace.reference.memory_turn import MemoryTurn, Owner, Parts
 from memtrace.reference.models import Model
-from memtrace.reference.offline import Mined, OfflineLearning, task, withdraw
-from memtrace.reference.recall import Namespace, ProcessRecall, Recall, RecallIndex
+from memtrace.reference.offline import Mined, OfflineLearning, task
+from memtrace.reference.recall import ProcessRecall, Recall, RecallIndex
 from memtrace.reference.resolver import Resolver, resolve
 from memtrace.reference.search import FactSearch
 from memtrace.reference.summary import Summary
@@ -27,6 +28,10 @@ from memtrace.reference.window import Key, Windows
 from memtrace.stores.contract import FactStore
 from memtrace.stores.location import open_store
 from memtrace.tracing import Tracing
+
+
+def _unchanged(text: str) -> str:
+    return text
 
 
 class Memory:
@@ -80,23 +85,224 @@ class Memory:
         tracing: Tracing | None = None,
     ) -> None:
         if agent_id == "":
-            raise UsageError("agent_id is empty, which names no agent: give one, or None for a memory without agent facts")
+            raise UsageError(
+                "agent_id is empty, which names no agent: give one, or None for a memory without agent facts"
+            )
         _require_counts(
             max_learned_facts=max_learned_facts, max_facts_per_message=max_facts_per_message, max_facts=max_facts
         )
         self.agent_id = agent_id
         self.project_id = project_id
+        self.store: FactStore = open_store(location) if isinstance(location, str) else location
+        self._owns_store = isinstance(location, str)
         self._user_id = user_id
         self._session_id = session_id
-        self._owns_store = isinstance(location, str)
-        self.store: FactStore = open_store(location) if isinstance(location, str) else location
-        self._tracing = tracing or Tracing()
-        self._marks = Marks(self.store, clock)
         self._learn = learn
         self._facts_per_message = max_facts_per_message
         self._turn_log = turn_log
-        self._on_erase: list[Callable[[str, str], object]] = []
+        self._tracing = tracing or Tracing()
+        self._marks = Marks(self.store, clock)
 
         embed = embedder or HashEmbedder()
-        self._process_recall = ProcessRecall() if recall == "auto" else None
-        index: RecallIndex | None = self._process_recall if self._process_recall else recall if recall != "auto" else None
+        index = ProcessRecall() if isinstance(recall, str) else recall
+        by_meaning = None if index is None else Recall(index, embed)
+        search = FactSearch(self.store, embed, scopes=max_users) if semantic else None
+        self._windows = Windows(
+            size=window,
+            max_users=max_users,
+            summarized=summarize is not None,
+            evicted=lambda of: self._kept.evicted(of),
+        )
+        agent_facts, user_facts = self._fact_blocks(max_facts, max_users)
+        blocks = (*agent_facts, user_facts)
+        self._kept = Kept(self.store, self._marks, self._windows, blocks, search, index, turn_log, others=[])
+        self._facts = Facts(
+            self.store,
+            self._marks,
+            self._tracing,
+            own={
+                Level.USER: user_id if isinstance(user_id, str) else "",
+                Level.AGENT: agent_id or "",
+                Level.PROJECT: project_id,
+            },
+            project=project_id,
+            clock=clock,
+            search=search,
+            forgotten=self._kept.forgotten,
+        )
+        self._learned = Learned(self.store, cap=max_learned_facts, clock=clock)
+        self._parts = Parts(
+            self._tracing,
+            agent_id or "",
+            shared=agent_facts,
+            personal=(
+                user_facts,
+                *((SummaryBlock(),) if summarize else ()),
+                *((RecallBlock(by_meaning),) if by_meaning else ()),
+            ),
+            windows=self._windows,
+            facts=self._facts,
+            learned=self._learned,
+            clock=clock,
+            extractor=self._extractor(learn, ABOUT_THEMSELVES) if learn else None,
+            recall=by_meaning,
+            summary=Summary(summarize, self._windows, self._tracing) if summarize else None,
+            turn_log=turn_log,
+        )
+
+    def open(self, context: object | None, *, outgoing: Callable[[str], str] = _unchanged) -> MemoryTurn:
+        """The memory of one turn, for the caller that its context names, who is asked for this once.
+
+        ``outgoing`` is applied to every text that memory sends to a model or an embedder, never to what it keeps.
+        """
+        caller = resolve(context, self._user_id, self._session_id)
+        owner = None if caller is None else self._owner(Key(self.project_id, caller.user, caller.session))
+        return MemoryTurn(self._parts, owner, outgoing)
+
+    def for_user(self, user: str, session: str = "") -> UserMemory:
+        """A user's conversation, to look at, save or load."""
+        return UserMemory(self._windows, self._marks, self._key(user, session))
+
+    def persist(self, text: str, *, tier: Tier = "user", scope_id: str = "", confidence: float = 1.0) -> Record:
+        """Store a fact by hand, which no learned one pushes out; persisting it twice is persisting it once.
+
+        Raises:
+            UsageError: it is blank, or names nobody.
+        """
+        return self._facts.persist(text, tier=tier, scope_id=scope_id, confidence=confidence)
+
+    def update(
+        self, new: str, *, old: str | int, tier: Tier = "user", scope_id: str = "", confidence: float = 1.0
+    ) -> Record:
+        """Put a fact in the place of an active one, given by its text or record id; that is kept, marked superseded.
+
+        Raises:
+            UsageError: there is no such active fact there.
+        """
+        return self._facts.update(new, old=old, tier=tier, scope_id=scope_id, confidence=confidence)
+
+    def retrieve(
+        self,
+        query: str | None = None,
+        *,
+        tier: Tier = "user",
+        scope_id: str = "",
+        limit: int | None = None,
+        outgoing: Callable[[str], str] = _unchanged,
+    ) -> list[Record]:
+        """Active facts: the newest, or with a query (``semantic=True``) those nearest to it, in that order.
+
+        An empty id reads nothing, and ``*`` is a user like any other.
+        """
+        return self._facts.retrieve(query, tier=tier, scope_id=scope_id, limit=limit, outgoing=outgoing)
+
+    def forget(self, *, tier: Tier = "user", scope_id: str = "", fact: str | int | None = None) -> int:
+        """Remove one fact, given by its text or record id, or with ``None`` all of a scope; how many rows went.
+
+        What turns that are still open learned in that scope is not kept.
+
+        Raises:
+            UsageError: it names nobody.
+        """
+        return self._facts.forget(tier=tier, scope_id=scope_id, fact=fact)
+
+    def erase(self, user: str) -> Erased:
+        """Remove everything kept of a user: facts, windows, summary, recall, saved files, and what `on_erase` adds.
+
+        Turns that are still open, here and in other processes, keep nothing; other processes let go of the user's
+        windows at their next turn. Where a part cannot be removed the others are, and its error is raised: erasing
+        again tries again.
+
+        Raises:
+            UsageError: it names nobody.
+            StoreError: the store failed.
+        """
+        key = self._key(user)
+        with self._tracing.write(operation="forget", scope=key.scope) as span:
+            erased = self._kept.erase(key)
+            span.stored(erased.facts, action="erased")
+        return erased
+
+    def on_erase(self, also: Callable[[str, str], object]) -> None:
+        """Call this with the user and the project too when a user is erased; for what is kept outside of memory."""
+        self._kept.others.append(also)
+
+    def learn_offline(
+        self,
+        *,
+        scope: str = "agent",
+        scope_id: str = "",
+        agent: str = "",
+        personal: bool = False,
+        since: float = 0.0,
+        max_traces: int = 100,
+        dry_run: bool = False,
+        outgoing: Callable[[str], str] = _unchanged,
+    ) -> Mined:
+        """Mine past turns of an agent (by default this one) for facts; see `memtrace.reference.offline`.
+
+        Args:
+            scope: whose facts they become: ``agent``, ``user`` or ``project``.
+            scope_id: which user, or which project's.
+            agent: whose turns are mined.
+            personal: say ``True`` to file what people say about themselves, at user or project scope.
+            since: seconds since the epoch; turns before are left alone.
+            max_traces: turns to mine at most, the oldest first.
+            dry_run: only tell what would be kept.
+            outgoing: applied to every text that is sent to the model.
+
+        Raises:
+            UsageError: the options do not say whose facts to learn, or ask for personal data without saying so.
+        """
+        wanted = task(
+            scope,
+            scope_id,
+            project=self.project_id,
+            agent=agent or self.agent_id or "",
+            personal=personal,
+            since=since,
+            max_traces=max_traces,
+            dry_run=dry_run,
+        )
+        if self._turn_log is None or self._learn is None:
+            raise UsageError("learn_offline() needs a memory made with turn_log= and learn=")
+        extractor = self._extractor(self._learn, ABOUT_EVERYONE if scope == "agent" else ABOUT_THEMSELVES)
+        return OfflineLearning(self._turn_log, extractor, self._learned, self._tracing, outgoing=outgoing).run(wanted)
+
+    def close(self) -> None:
+        """Let go of the store, where this memory opened it."""
+        if self._owns_store:
+            self.store.close()
+
+    def _owner(self, key: Key) -> Owner:
+        try:
+            seen = self._marks.seen(key.scope)
+        except StoreError:  # the blocks that read the store show it
+            seen = None
+        if self._windows.opened(key.owner, seen.erased if seen else None):
+            self._kept.erased_elsewhere(key)
+        return Owner(key, Guard(self._marks, key.scope, seen))
+
+    def _key(self, user: str, session: str = "") -> Key:
+        if not user:
+            raise UsageError("an empty user id names nobody")
+        return Key(self.project_id, user, session)
+
+    def _extractor(self, model: Model, instruction: str) -> Extractor:
+        return Extractor(model, self._tracing, limit=self._facts_per_message, instruction=instruction)
+
+    def _fact_blocks(self, limit: int, known: int) -> tuple[tuple[FactsBlock, ...], FactsBlock]:
+        """The agent's, where there is an agent, and the user's."""
+        make = partial(FactsBlock, store=self.store, limit=limit, known=known)
+        user = make("persistent_facts.user", "Learned facts (user):", scope=lambda reading: reading.scope)
+        if self.agent_id is None:
+            return (), user
+        agent = Scope(Level.AGENT, self.agent_id, self.project_id)
+        heading = f"Learned facts (agent:{quoted(agent.id)[1:-1]}):"
+        return (make("persistent_facts", heading, scope=lambda _: agent),), user
+
+
+def _require_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 0:
+            raise UsageError(f"{name}={count}: give a number, 0 for none")

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from memtrace.model import Author, Level, Message, Scope
+from memtrace.model import Author, Message, Scope
 from memtrace.reference.blocks import Block, Reading, folded
 from memtrace.reference.facts import Facts
 from memtrace.reference.learning import Extractor, Learned, Writer
 from memtrace.reference.marks import Guard
 from memtrace.reference.recall import Recall
 from memtrace.reference.report import report
-from memtrace.reference.resolver import Resolved
 from memtrace.reference.summary import Summary
 from memtrace.reference.turnlog import PastTurn, TurnLog
 from memtrace.reference.window import Key, Turn, Windows
@@ -25,7 +24,6 @@ class Parts:
     """What a memory is made of. ``shared`` blocks are for every caller, ``personal`` ones for a resolved user."""
 
     tracing: Tracing
-    project: str
     agent_id: str
     shared: tuple[Block, ...]
     personal: tuple[Block, ...]
@@ -41,11 +39,15 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The user of a turn: the conversation, the scope of their facts, and what was forgotten since it opened."""
+    """The user of a turn: which conversation it is of, and whether what they say was forgotten since it opened."""
 
     key: Key
-    scope: Scope
     guard: Guard
+
+    @property
+    def scope(self) -> Scope:
+        """The scope of their facts."""
+        return self.key.scope
 
 
 class MemoryTurn:
@@ -54,11 +56,8 @@ class MemoryTurn:
     An unresolved caller (``requester`` is ``None``) reads the agent's facts, and nothing they say is kept.
     """
 
-    def __init__(
-        self, parts: Parts, caller: Resolved | None, owner: Owner | None, outgoing: Callable[[str], str]
-    ) -> None:
+    def __init__(self, parts: Parts, owner: Owner | None, outgoing: Callable[[str], str]) -> None:
         self._parts = parts
-        self._caller = caller
         self._owner = owner
         self._outgoing = outgoing
         self._queue: dict[str, tuple[str, bool]] = {}
@@ -66,12 +65,12 @@ class MemoryTurn:
     @property
     def requester(self) -> str | None:
         """The user this turn belongs to."""
-        return self._caller.user if self._caller else None
+        return self._owner.key.user if self._owner else None
 
     @property
     def session(self) -> str:
         """Which of the user's conversations."""
-        return self._caller.session if self._caller else ""
+        return self._owner.key.session if self._owner else ""
 
     def read(self, query: str) -> list[Message]:
         """What memory puts into the prompt: a system message a block, in declared order, then the window.
@@ -194,9 +193,7 @@ class MemoryTurn:
             block.stored(0, action="discarded")
             return
         parts, key = self._parts, owner.key
-        past = PastTurn(
-            key.project, parts.agent_id, key.user, question, parts.clock(), block.trace_id, block.span_id
-        )
+        past = PastTurn(key.project, parts.agent_id, key.user, question, parts.clock(), block.trace_id, block.span_id)
         number = log.add(past)
         if owner.guard.forgotten():
             log.remove(number)
@@ -209,8 +206,3 @@ class MemoryTurn:
         for text, wanted in self._queue.values():
             if not wanted:
                 self._parts.facts.remove(owner.scope, text)
-
-
-def user_scope(key: Key) -> Scope:
-    """The scope of a user's facts."""
-    return Scope(Level.USER, key.user, key.project)

@@ -84,9 +84,10 @@ def task(
     return Task(Scope(_LEVELS[scope], named, project), agent, user, since, max_traces, dry_run)
 
 
-def withdraw(log: TurnLog, store: FactStore, project: str, user: str, text: str | None = None) -> None:
+def withdraw(log: TurnLog, store: FactStore, user: Scope, text: str | None = None) -> None:
     """A user forgets one text, or with ``None`` all: their turns go, and what too few others still say."""
-    lost = log.withdraw(project, user, text)
+    project = user.project
+    lost = log.withdraw(project, user.id, text)
     unsupported = {(made.agent, made.digest) for made, supporters in lost if supporters < LEAST_USERS}
     for agent in {agent for agent, _ in unsupported}:
         scope = Scope(Level.AGENT, agent, project)
@@ -110,9 +111,7 @@ class OfflineLearning:
     def run(self, task: Task) -> Mined:
         """Mine the turns of a task, oldest first; a turn whose extraction fails is left for another run."""
         agreement = _Agreement(self._log, task)
-        turns = self._log.unmined(
-            task.scope, agent=task.agent, user=task.user, since=task.since, limit=task.max_traces
-        )
+        turns = self._log.unmined(task.scope, agent=task.agent, user=task.user, since=task.since, limit=task.max_traces)
         with self._tracing.write(scope=task.scope) as span:
             mined = [
                 self._attempt(span, turn, task, agreement)

@@ -23,6 +23,10 @@ class TurnMemory(Protocol):
     def requester(self) -> str | None:
         """Who asks; ``None`` where nobody can tell."""
 
+    @property
+    def project(self) -> str:
+        """The partition that all of it is in."""
+
     def read(self, query: str) -> list[Message]:
         """What memory puts into the prompt, in order."""
 
@@ -39,10 +43,6 @@ class TurnMemory(Protocol):
 class OpensTurns(Protocol):
     """A memory, as a turn sees it."""
 
-    @property
-    def project_id(self) -> str:
-        """The partition that all of it is in."""
-
     def open(self, context: object | None, *, outgoing: Text) -> TurnMemory:
         """Resolve who asks and open their memory; what leaves the process for it goes through ``outgoing`` first."""
 
@@ -50,8 +50,8 @@ class OpensTurns(Protocol):
 class NoMemory:
     """The memory of an agent that has none."""
 
-    project_id = ""
     requester = None
+    project = ""
 
     def open(self, context: object | None, *, outgoing: Text) -> NoMemory:  # noqa: ARG002
         """Nobody's."""

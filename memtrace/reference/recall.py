@@ -234,8 +234,12 @@ class SqliteRecall:
         of = "DELETE FROM recalled WHERE project = ? AND user = ?"
         with self._database.transaction() as connection:
             if numbers is None:
-                return connection.execute(of, _key(namespace)).rowcount
-            return sum(connection.execute(f"{of} AND id = ?", (*_key(namespace), n)).rowcount for n in numbers)
+                count = connection.execute(of, _key(namespace)).rowcount
+            else:
+                rows = [(*_key(namespace), number) for number in numbers]
+                count = connection.executemany(f"{of} AND id = ?", rows).rowcount
+        self._database.leave_nothing()
+        return max(count, 0)
 
 
 def _key(namespace: Namespace) -> tuple[bytes, bytes]:

@@ -21,7 +21,7 @@ class Resolved:
     session: str = ""
 
 
-class NotAnId(ValueError):  # noqa: N818  it never leaves this module
+class NotAnId(ValueError):
     """A resolver gave something that names nobody."""
 
 

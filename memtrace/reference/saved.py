@@ -31,7 +31,9 @@ def save(path: Path, owner: Namespace, conversation: Conversation, *, erasure: s
         TraceFormatError: the file is there, and no saved window.
     """
     if not conversation.turns and not conversation.summary:
-        raise UsageError(f"nothing to save in {path}: this process keeps no conversation of that user; the file is as it was")
+        raise UsageError(
+            f"nothing to save in {path}: this process keeps no conversation of that user; the file is as it was"
+        )
     _check_replaceable(path, owner, conversation)
     revised = replace(conversation, revision=conversation.revision + 1)
     try:
@@ -81,7 +83,9 @@ def _check_replaceable(path: Path, owner: Namespace, conversation: Conversation)
         return
     _check_owner(path, content, owner)
     if (content["conversation"], content["revision"]) != (conversation.id, conversation.revision):
-        raise UsageError(f"{path} holds a conversation that this one does not continue: load it first, or save elsewhere")
+        raise UsageError(
+            f"{path} holds a conversation that this one does not continue: load it first, or save elsewhere"
+        )
 
 
 def _check_owner(path: Path, content: dict[str, Any], owner: Namespace) -> None:
@@ -136,7 +140,9 @@ def _read(path: Path) -> dict[str, Any] | None:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise TraceFormatError(f"{path} is no saved window, or only part of one: nothing was loaded or changed") from error
+        raise TraceFormatError(
+            f"{path} is no saved window, or only part of one: nothing was loaded or changed"
+        ) from error
     if not _is_saved_window(content):
         raise TraceFormatError(f"{path} is no saved window, or only part of one: nothing was loaded or changed")
     return content
@@ -146,7 +152,9 @@ def _is_saved_window(content: object) -> bool:
     return (
         isinstance(content, dict)
         and content.get("format") == _FORMAT
-        and all(isinstance(content.get(name), str) for name in ("project", "user", "erasure", "conversation", "summary"))
+        and all(
+            isinstance(content.get(name), str) for name in ("project", "user", "erasure", "conversation", "summary")
+        )
         and isinstance(content.get("revision"), int)
         and all(_is_turns(content.get(name)) for name in ("turns", "unsummarized"))
     )
@@ -154,8 +162,7 @@ def _is_saved_window(content: object) -> bool:
 
 def _is_turns(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)  # noqa: PLR2004
-        for pair in value
+        isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair) for pair in value
     )
 
 

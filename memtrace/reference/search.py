@@ -1,4 +1,4 @@
-"""Durable facts by meaning. The store is the source of truth; the vectors are a cache of it, made good at each query."""
+"""Durable facts by meaning: the store is the source of truth, the vectors a cache of it, made good at each query."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class FactSearch:
             return vectors
 
     def _synchronize(self, vectors: _Vectors, records: dict[int, Record], outgoing: Callable[[str], str]) -> None:
-        gone = {number for number, text in vectors.texts.items() if number not in records or records[number].text != text}
+        gone = {
+            number for number, text in vectors.texts.items() if number not in records or records[number].text != text
+        }
         if gone:
             vectors.index.drop(gone)
             for number in gone:

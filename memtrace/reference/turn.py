@@ -15,7 +15,7 @@ from typing import Final
 
 from memtrace.model import Author, Message, Outcome, ToolCall
 from memtrace.reference.checkpoints import Owner, ResumeRefused
-from memtrace.reference.effects import Blocking, Complete, Emit, Request, Steps, Stream
+from memtrace.reference.effects import Blocking, Complete, Emit, Proceed, Request, Steps, Stream
 from memtrace.reference.guardrails import Blocked, Position
 from memtrace.reference.middleware import outgoing_of, reply_of, sent
 from memtrace.reference.models import Completion
@@ -61,7 +61,7 @@ class Turn:
             if self.plan.checkpoints is None:
                 raise ResumeRefused(f"{self.plan.name!r} has no paused runs: it was made without checkpoints=")
             take = self.plan.checkpoints.fork if fork else self.plan.checkpoints.resume
-            progress: Progress = yield Blocking(partial(take, token, self.plan.name, self._owner()))
+            progress: Progress = yield Blocking(partial(take, token, self.plan.name, _owner(self.memory)))
             return (yield from self._finish(span, progress, approved=approved))
 
     def delegate(self, plan: Plan, task: str, progress: Progress) -> Steps[str]:
@@ -86,6 +86,7 @@ class Turn:
 
     def _finish(self, span: TurnSpan, progress: Progress, *, approved: bool | None = None) -> Steps[RunResult]:
         answer = yield from self._answer(Message(Author.USER, progress.question), progress, approved=approved)
+        yield Proceed()
         if answer is None:
             token = yield from self._pause(progress)
             result = RunResult("", Outcome.PAUSED, token, progress.messages)
@@ -107,7 +108,7 @@ class Turn:
         if of is not None and memory is of.plan.memory:
             return of.memory
         opened = memory.open(self._context, outgoing=self._outgoing)
-        if of is None or isinstance(of.memory, NoMemory) or opened.requester == of.memory.requester:
+        if of is None or isinstance(of.memory, NoMemory) or _owner(opened) == _owner(of.memory):
             return opened
         # The context changed as the turn ran, or two memories disagree: a worker sees no one but the turn's caller.
         return NoMemory()
@@ -123,11 +124,8 @@ class Turn:
     def _pause(self, progress: Progress) -> Steps[str]:
         checkpoints = self.plan.checkpoints
         assert checkpoints is not None  # noqa: S101  a plan without them has no tool that waits
-        token: str = yield Blocking(partial(checkpoints.save, self.plan.name, self._owner(), progress))
+        token: str = yield Blocking(partial(checkpoints.save, self.plan.name, _owner(self.memory), progress))
         return token
-
-    def _owner(self) -> Owner:
-        return Owner(self.memory.requester, self.plan.memory.project_id)
 
     # The loop
 
@@ -151,6 +149,7 @@ class Turn:
         while (yield from self._use_tools(progress, approved)):
             approved = None
             role = self.plan.role(progress.role)
+            yield Proceed()
             completion = yield from self._ask(role, (*recalled, *progress.history, asked, *progress.trail))
             progress.calls += 1
             if not completion.tool_calls:
@@ -180,6 +179,7 @@ class Turn:
             if tool is not None and tool.approval and not approved:
                 result = NOT_APPROVED
             else:
+                yield Proceed()
                 result = yield from self._use(tool, call, progress)
             approved = None
             progress.trail.append(Message(Author.TOOL, result, tool_call_id=call.id))
@@ -210,3 +210,7 @@ class Turn:
             except BaseException as error:
                 span.outcome(outcome_of(error))
                 raise
+
+
+def _owner(memory: TurnMemory) -> Owner:
+    return Owner(memory.requester, memory.project)

@@ -76,6 +76,7 @@ class TurnLog:
         """Let go of one turn."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM turns WHERE id = ?", (number,))
+        self._database.leave_nothing()
 
     def unmined(
         self, scope: Scope, *, agent: str, user: str | None = None, since: float = 0.0, limit: int = 100
@@ -133,11 +134,13 @@ class TurnLog:
         one = None if text is None else statement(project, "", text).digest
         of = "FROM said WHERE project = ? AND user = ? AND (? IS NULL OR digest = ?)"
         with self._database.transaction() as connection:
-            lost = connection.execute(f"SELECT agent, digest {of}", (*who, one, one)).fetchall()  # noqa: S608
-            connection.execute(f"DELETE {of}", (*who, one, one))  # noqa: S608
+            lost = connection.execute(f"SELECT agent, digest {of}", (*who, one, one)).fetchall()
+            connection.execute(f"DELETE {of}", (*who, one, one))
             connection.execute("DELETE FROM turns WHERE project = ? AND user = ?", who)
             statements = [Statement(project, to_text(agent), digest) for agent, digest in lost]
-            return [(made, len(connection.execute(_SAID_BY, _values(made)).fetchall())) for made in statements]
+            left = [(made, len(connection.execute(_SAID_BY, _values(made)).fetchall())) for made in statements]
+        self._database.leave_nothing()
+        return left
 
     def close(self, scope: Scope, text: str | None = None) -> None:
         """An agent's facts were forgotten: no turn so far is mined for it again, and what was said does not count."""
@@ -148,7 +151,7 @@ class TurnLog:
                 "DELETE FROM said WHERE project = ? AND agent = ? AND (? IS NULL OR digest = ?)", (*agent, one, one)
             )
             connection.execute(
-                "INSERT OR IGNORE INTO mined (turn, level, id) SELECT id, ?, ? FROM turns WHERE project = ? AND agent = ?",
+                "INSERT OR IGNORE INTO mined SELECT id, ?, ? FROM turns WHERE project = ? AND agent = ?",
                 (scope.level, to_bytes(scope.id), *agent),
             )
 

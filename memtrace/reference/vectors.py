@@ -57,5 +57,7 @@ def _index(dimension: int) -> Any:
     try:
         from usearch.index import Index
     except ModuleNotFoundError as error:
-        raise ImportError("recall and search by meaning need usearch: pip install 'memtrace-otel[reference]'") from error
+        raise ImportError(
+            "recall and search by meaning need usearch: pip install 'memtrace-otel[reference]'"
+        ) from error
     return Index(ndim=dimension, metric="cos", dtype="f32")

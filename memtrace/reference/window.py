@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from memtrace.errors import UsageError
-from memtrace.model import Author, Message
+from memtrace.model import Author, Level, Message, Scope
 from memtrace.reference.recall import Namespace
 
 _SESSIONS: Final = 100
@@ -30,6 +30,11 @@ class Key(NamedTuple):
     def owner(self) -> Namespace:
         """Whose it is."""
         return Namespace(self.project, self.user)
+
+    @property
+    def scope(self) -> Scope:
+        """The scope of their facts."""
+        return Scope(Level.USER, self.user, self.project)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -81,7 +81,7 @@ class Call:
             return tracing.tool(self._name)
         if self._operation == "model_call":
             model = pick["model"](arguments)
-            name = model if isinstance(model, str) else self._name
+            name = model if isinstance(model, str) and model else self._name
             return tracing.model_call(name, pick["messages"](arguments), system=pick["system"](arguments))
         user = _id(pick["user"](arguments))
         scope = Scope(Level.USER, user) if user else None
@@ -91,7 +91,7 @@ class Call:
 
 
 def _picker(function: Callable[..., Any], role: str, told: str) -> Callable[[Arguments], Any]:
-    """Finds an argument by its parameter's name without binding the whole call; ``""`` where there is none."""
+    """Finds an argument by its parameter's name without binding the whole call; ``None`` where there is none."""
     parameters, is_open = _parameters(function)
     if told and told not in parameters and not is_open:
         raise UsageError(f"{role}={told!r}: {getattr(function, '__qualname__', function)} has no such parameter")
@@ -101,7 +101,7 @@ def _picker(function: Callable[..., Any], role: str, told: str) -> Callable[[Arg
     }
     candidates = [(name, places.get(name, len(parameters) + 1)) for name in names]
     defaults = [parameters[name].default for name in names if name in parameters]
-    default = next((value for value in defaults if isinstance(value, str)), "")
+    default = next((value for value in defaults if isinstance(value, str)), None)
 
     def pick(arguments: Arguments) -> Any:
         args, kwargs = arguments
@@ -157,25 +157,27 @@ def _items(result: object) -> Sequence[object] | None:
 
 
 def _replied(span: ModelSpan, pieces: Sequence[object]) -> None:
-    answers = [_answer(piece) for piece in pieces]
+    answers = [answer for piece in pieces if (answer := _answer(piece)) is not None]
+    if not answers:
+        return
     calls = [call for answer in answers for call in _get(answer, "tool_calls") or () if _get(call, "id")]
-    finishes = [reason for piece in pieces if (reason := _finish(piece))]
     usage = next((found for piece in reversed(pieces) if (found := _get(piece, "usage"))), None)
     span.replied(
         "".join(map(_text, answers)),
         tool_calls=[_tool_call(call) for call in calls],
-        finish=finishes[-1] if finishes else "stop",
+        finish=next((reason for piece in reversed(pieces) if (reason := _finish(piece))), ""),
         input_tokens=_get(usage, "prompt_tokens", "input_tokens"),
         output_tokens=_get(usage, "completion_tokens", "output_tokens"),
     )
 
 
-def _answer(piece: object) -> object:
+def _answer(piece: object) -> object | None:
     """The message in a chat completion or in a chunk of one, in what other APIs return, or the text itself."""
     choices = _get(piece, "choices")
     if choices is not None:
-        return _get(choices[0], "message", "delta") if choices else ""
-    return _get(piece, "output_text", "message") or piece
+        return _get(choices[0], "message", "delta") if choices else None
+    answer = _get(piece, "output_text", "message") or piece
+    return answer if isinstance(answer, str) or _get(answer, "content", "text") is not None else None
 
 
 def _finish(piece: object) -> Any:

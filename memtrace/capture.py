@@ -122,7 +122,7 @@ def describe_scope(attributes: Attributes, scope: Scope, *, content: bool) -> No
 def text_of(item: object) -> str:
     """The words of a record, a message or whatever a memory hands out; ``""`` where there are none to be seen."""
     if isinstance(item, str):
-        return item
+        return str.__str__(item)  # A subclass may think differently of itself.
     if isinstance(item, (Record, Message)):
         return item.text
     for name in _TEXT_FIELDS:
@@ -147,13 +147,17 @@ def _record(item: object, *score: float) -> dict[str, Any]:
     if isinstance(item, Record) and item.id:
         entry["id"] = str(item.id)
     if score:
-        entry["score"] = float(score[0])
+        entry["score"] = _finite(score[0])
     return entry
 
 
 def numbers(scores: Sequence[float]) -> str:
     """Scores as a JSON list; what is not finite is ``null``."""
-    return json.dumps([float(score) if isfinite(score) else None for score in scores])
+    return json.dumps([_finite(score) for score in scores])
+
+
+def _finite(score: float) -> float | None:
+    return float(score) if isfinite(score) else None
 
 
 def chat_message(message: Message) -> dict[str, Any]:
@@ -170,12 +174,14 @@ def _function_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def chat_messages(prompt: object) -> list[dict[str, Any]]:
-    """A prompt, as messages of ours, as chat-API dicts or objects, or as one string, in the form of the chat APIs."""
+def chat_messages(prompt: object) -> list[dict[str, Any]] | None:
+    """A prompt (`PromptLike`, or the objects of a client library) in the form of the chat APIs.
+
+    ``None`` where it cannot be told: no prompt was seen, or going through it would use it up.
+    """
     if isinstance(prompt, str):
         return [{"role": str(Author.USER), "content": prompt}]
-    # Going through anything but a sequence would use it up.
-    return [_as_chat(item) for item in prompt] if isinstance(prompt, Sequence) else []
+    return [_as_chat(item) for item in prompt] if isinstance(prompt, Sequence) else None
 
 
 def _as_chat(item: object) -> dict[str, Any]:
@@ -225,6 +231,8 @@ def prompt(messages: object, system: object) -> Attributes:
     System messages among the messages stay in their place; only what the API takes apart from them is ``system``.
     """
     chat = chat_messages(messages)
+    if chat is None:
+        return {}
     recorded: Attributes = {semconv.INPUT_MESSAGES: json.dumps([parts(message) for message in chat])}
     if system:
         instructions = {"role": str(Author.SYSTEM), "content": system}
@@ -237,4 +245,4 @@ def prompt(messages: object, system: object) -> Attributes:
 def reply(text: str, tool_calls: Sequence[ToolCall], finish: str) -> str:
     """The standard's ``gen_ai.output.messages`` for one answer."""
     message = parts(chat_message(Message(Author.ASSISTANT, text, tuple(tool_calls))))
-    return json.dumps([{**message, "finish_reason": finish}])
+    return json.dumps([{**message, "finish_reason": finish} if finish else message])

@@ -113,7 +113,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     full = pyfuncitem.config.getoption("full_evidence")
     entries = suite.play(arguments["stage"], script, lambda: pyfuncitem.obj(**arguments), full=full)
     pyfuncitem.user_properties.append((_PROPERTY, dump_entries(entries)))
-    pyfuncitem.user_properties.append((_SYSTEM, f"{suite.memory} {suite.version}".strip()))
+    pyfuncitem.user_properties.append((_SYSTEM, "\n".join((suite.memory, suite.version, suite.note))))
     conclude(entries)
     return True
 
@@ -144,8 +144,7 @@ class _Reporter:
         from memtrace.harness.reporting import load_entries
 
         if self._ledger is None:
-            name, _, version = str(dict(report.user_properties).get(_SYSTEM, "")).partition(" ")
-            self._ledger = Ledger(name, version)
+            self._ledger = Ledger(*str(dict(report.user_properties)[_SYSTEM]).split("\n"))
         for text in texts:
             self._ledger.add(load_entries(str(text)))
 

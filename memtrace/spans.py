@@ -303,14 +303,15 @@ class ModelSpan(Operation):
         input_tokens: int | None = None,
         output_tokens: int | None = None,
     ) -> None:
-        """What the model answered, why it stopped, and what it counted."""
+        """What the model answered, why it stopped (``""``: not told), and what it counted."""
         if self._attributes is not None:
             safely(self._count, self._attributes, finish, input_tokens, output_tokens)
             if self._content:
                 safely(self._show_reply, self._attributes, text, tool_calls, finish)
 
     def _count(self, attributes: Attributes, finish: str, read: int | None, written: int | None) -> None:
-        attributes[semconv.FINISH_REASONS] = [finish]
+        if finish:
+            attributes[semconv.FINISH_REASONS] = [finish]
         if isinstance(read, int):
             attributes[semconv.INPUT_TOKENS] = read
         if isinstance(written, int):

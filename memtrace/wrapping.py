@@ -8,6 +8,7 @@ and never for its consumer, and whoever closes it, from whichever task or thread
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextvars import Context, copy_context
 from functools import wraps
@@ -189,21 +190,21 @@ def _async_generator_shell(
     @wraps(function)
     async def run(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         work = function(*args, **kwargs)
-        step, value = work.asend, None
         with _Stepping(call, kept or call.open(args, kwargs)) as stepping:
+            step = _first_step(work)
             try:
                 while True:
                     try:
-                        piece = await _inside(stepping.context, step(value))
+                        piece = await _inside(stepping.context, step)
                     except StopAsyncIteration:
                         return
                     stepping.add(piece)
                     try:
-                        step, value = work.asend, (yield piece)
+                        step = work.asend((yield piece))
                     except BaseException as error:  # noqa: BLE001  what is thrown in is the work's to handle
-                        step, value = work.athrow, error
+                        step = work.athrow(error)
             finally:
-                del value  # An exception that reaches this frame would keep itself alive.
+                del step  # An exception that reaches this frame would keep itself alive.
 
     return run
 
@@ -271,6 +272,19 @@ def _driven(context: Context, work: Generator[Any, Any, Any], seen: Callable[[An
                 step, value = work.throw, error
     finally:
         del value  # An exception that reaches this frame would keep itself alive.
+
+
+def _first_step(work: AsyncGenerator[Any, Any]) -> Awaitable[Any]:
+    """The first step, unknown to the event loop: as it ends it closes each generator it knows, in a task of its own.
+
+    The wrapper is known to it, and closes the work in the work's context.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return work.asend(None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
 
 
 @coroutine

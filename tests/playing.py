@@ -1,17 +1,19 @@
 """Playing boundary tests on a memory in this process, without a child pytest.
 
-A test module that plays many asks for the fixture ``serving`` of `conftest.py`: then they share one model server, which
-otherwise takes a tenth of a second to stop each time.
+A test module that plays many asks for the fixture `serving`: then they share one model server, which otherwise takes a
+tenth of a second to stop each time.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from itertools import product
 from types import ModuleType
 from typing import Any
+
+import pytest
 
 from memtrace.harness.ledger import Entry
 from memtrace.harness.model_server import ModelServer
@@ -32,6 +34,7 @@ def play(test: Test, memory: str, **arguments: Any) -> list[Entry]:
         nullcontext(_shared[-1]) if _shared else ModelServer() as suite._server,
         suite.stage(test.__name__, mark.kwargs["options"]) as stage,
     ):
+        suite.allowed = dict(getattr(stage.system, "allowed", {}))
         return suite.play(stage, script, lambda: test(stage=stage, **arguments))
 
 
@@ -78,9 +81,9 @@ def _arguments(test: Test) -> Iterator[Mapping[str, Any]]:
 _shared: list[ModelServer] = []
 
 
-@contextmanager
+@pytest.fixture(scope="module")
 def serving() -> Iterator[None]:
-    """What is played meanwhile shares one model server."""
+    """One model server for all that a module plays."""
     with ModelServer() as server:
         _shared.append(server)
         try:

@@ -42,6 +42,10 @@ def calls(*tools, text=""):
     )
 
 
+class Endless(Completion):
+    """A reply that, streamed on a loop, says its text and then goes on for ever."""
+
+
 class ScriptedModel:
     """Gives its replies in order: a text, a `Completion`, an exception to raise, or a function of the prompt."""
 
@@ -73,6 +77,8 @@ class ScriptedModel:
         try:
             for piece in _pieces(reply):
                 yield piece
+            if isinstance(reply, Endless):
+                await asyncio.Event().wait()
             yield reply
         finally:
             self.closed_streams += 1
@@ -97,14 +103,18 @@ class FakeMemory:
 
     def __init__(self, *blocks, project="", resolve=lambda context: context):
         self.blocks = [system(block) for block in blocks]
-        self.project = project
+        self.project_id = project
         self.resolve = resolve
         self.windows = defaultdict(list)
         self.opened = []
+        self.also_erased = []
         self.queued = []
         self.outgoing = None
         self.on_write = lambda: None
         self.on_read = lambda: None
+
+    def on_erase(self, also):
+        self.also_erased.append(also)
 
     def open(self, context, *, outgoing):
         self.opened.append(context)
@@ -116,7 +126,6 @@ class FakeTurn:
     def __init__(self, memory, requester):
         self.memory = memory
         self.requester = requester
-        self.project = memory.project
         self.queue = []
 
     def read(self, query):
@@ -144,9 +153,9 @@ class Plain:
     def run(self, agent, text, **options):
         return agent.run(text, **options)
 
-    def stream(self, agent, text, leave_after=None, **options):
+    def stream(self, agent, text, leave_after=None, said=None, **options):
+        said = [] if said is None else said
         with closing(agent.stream(text, **options)) as stream:
-            said = []
             for piece in stream:
                 said.append(piece)
                 if len(said) == leave_after:
@@ -168,9 +177,10 @@ class OnLoop:
     def run(self, agent, text, **options):
         return asyncio.run(agent.arun(text, **options))
 
-    def stream(self, agent, text, leave_after=None, **options):
+    def stream(self, agent, text, leave_after=None, said=None, **options):
+        said = [] if said is None else said
+
         async def consume():
-            said = []
             async with agent.astream(text, **options) as stream:
                 async for piece in stream:
                     said.append(piece)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from contextlib import suppress
 
 import pytest
 from scripted import FACES, FakeMemory, ScriptedModel, assistant, calls, recorded, system, user
@@ -302,7 +303,9 @@ def test_every_text_the_model_is_sent_is_redacted_and_memory_keeps_the_words(fac
         tools=[lookup(lambda query: "tool@shop.example")],
         middleware=[RedactEmails()],
     )
-    got = getattr(face, way)(agent, "My email is jane.doe@shop.example.", context="alice", messages=[user("h@shop.example")])
+    got = getattr(face, way)(
+        agent, "My email is jane.doe@shop.example.", context="alice", messages=[user("h@shop.example")]
+    )
     text = got.text if way == "run" else "".join(got[0])
     assert text == "I wrote to [REDACTED] today."
     assert memory.windows["alice"][1:] == [user("My email is jane.doe@shop.example."), assistant(text)]
@@ -329,11 +332,9 @@ def test_no_piece_is_given_out_before_the_answer_is_changed_and_checked(face, op
     model = ScriptedModel("You get a refund at a@shop.example now")
     agent = Agent("shop", model, FakeMemory(), **options)
     said = []
-    try:
-        said, _ = face.stream(agent, "go", context="alice")
-    except Blocked:
-        pass
-    assert "".join(said) in ("", "You get a refund at [REDACTED] now")
+    with suppress(Blocked):
+        face.stream(agent, "go", context="alice", said=said)
+    assert said in ([], ["You get a refund at [REDACTED] now"])
 
 
 def test_a_live_guardrail_lets_pieces_through_as_they_come(face):
@@ -370,8 +371,10 @@ def test_what_a_turn_calls_runs_under_its_spans(face, way):
             return query
 
     model = ScriptedModel(
-        lambda messages: spans.tracing.read(operation="retrieve").__enter__().__exit__(None, None, None)
-        or calls(("lookup", {"query": "x"})),
+        lambda messages: (
+            spans.tracing.read(operation="retrieve").__enter__().__exit__(None, None, None)
+            or calls(("lookup", {"query": "x"}))
+        ),
         "done",
     )
     agent = Agent("shop", model, memory, tools=[lookup(body)], tracing=spans.tracing)
@@ -400,9 +403,7 @@ def test_a_cancelled_turn_keeps_nothing(face, way, at):
             assert go.wait(10)
         return True
 
-    model = ScriptedModel(
-        calls(("lookup", {"query": "x"})), lambda messages: stop("model") and Completion("an answer")
-    )
+    model = ScriptedModel(calls(("lookup", {"query": "x"})), lambda messages: stop("model") and Completion("an answer"))
     if face.name == "async" and at == "model":
         model = ScriptedModel(calls(("lookup", {"query": "x"})), lambda messages: forever(there))
     agent = Agent(
@@ -437,7 +438,7 @@ def in_thread_until(there, job, cancel, go):
     def work():
         try:
             job()
-        except BaseException as error:
+        except Cancelled as error:
             raised.append(error)
 
     thread = threading.Thread(target=work)

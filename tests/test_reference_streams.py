@@ -10,7 +10,7 @@ import threading
 
 import pytest
 from opentelemetry import trace
-from scripted import FACES, FakeMemory, ScriptedModel, assistant, calls, recorded, user
+from scripted import FACES, Endless, FakeMemory, ScriptedModel, assistant, calls, recorded, user
 
 from memtrace.errors import UsageError
 from memtrace.model import Outcome
@@ -164,15 +164,16 @@ def test_a_forgotten_async_stream_is_abandoned(memory, spans, in_a_cycle):
         holder = Holder()
         if in_a_cycle:
             holder.itself = holder
-        holder.stream = agent_with(memory, spans, forever_after("one ")).astream("go", context="alice")
-        assert await anext(holder.stream) == "one "
+        holder.stream = agent_with(memory, spans, Endless("one")).astream("go", context="alice")
+        assert await anext(holder.stream) == "one"
         del holder
         gc.collect()
-        while not spans.ended():
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the loop is told to close it, and begins to
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+        assert spans.ended()
         assert context_is_clean()
 
-    asyncio.run(asyncio.wait_for(consume(), 10))
+    asyncio.run(consume())
     was_abandoned(spans)
     assert not memory.windows
 
@@ -181,7 +182,7 @@ def test_an_async_stream_open_when_its_loop_ends_is_abandoned(memory, spans):
     kept = []
 
     async def consume():
-        kept.append(agent_with(memory, spans, forever_after("one ")).astream("go", context="alice"))
+        kept.append(agent_with(memory, spans, Endless("one")).astream("go", context="alice"))
         await anext(kept[0])
 
     asyncio.run(consume())
@@ -196,7 +197,7 @@ def test_a_task_cancelled_between_pieces_cancels_the_turn(memory, spans):
 
     async def main():
         began = asyncio.Event()
-        stream = agent_with(memory, spans, forever_after("one ")).astream("go", context="alice")
+        stream = agent_with(memory, spans, Endless("one")).astream("go", context="alice")
         task = asyncio.create_task(consume(stream, began))
         await began.wait()
         task.cancel()
@@ -208,27 +209,6 @@ def test_a_task_cancelled_between_pieces_cancels_the_turn(memory, spans):
     assert root.attributes["memtrace.outcome"] == "cancelled"
     assert sum(span.name == "chat scripted" for span in spans.ended()) == 1
     assert not memory.windows
-
-
-class forever_after(Completion):  # noqa: N801  reads as a reply
-    """A streamed reply that says something and then goes on for ever."""
-
-
-async def _astream(self, messages, tools=()):
-    reply = self._reply(messages, tools)
-    yield reply.text
-    await asyncio.Event().wait()
-
-
-@pytest.fixture(autouse=True)
-def _endless(monkeypatch):
-    plain = ScriptedModel.astream
-
-    def astream(self, messages, tools=()):
-        endless = self.replies and isinstance(self.replies[0], forever_after)
-        return (_astream if endless else plain)(self, messages, tools)
-
-    monkeypatch.setattr(ScriptedModel, "astream", astream)
 
 
 def test_a_stream_never_read_does_nothing(memory, spans):

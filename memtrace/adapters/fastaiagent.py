@@ -247,6 +247,8 @@ class _Agents:
     # Conversation
 
     def messages(self, caller: Caller) -> list[Message]:
+        if not caller.user:
+            return []  # an unresolved caller has no window to ask for
         window = self._memory(caller).for_user(caller.user).messages
         return [Message(Author(message.role.value), str(message.content)) for message in window]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from memtrace.model import Caller, Fact, Prompt, ToolCall
+from memtrace.model import Caller, Fact, Message, Prompt, ToolCall
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
@@ -125,6 +125,8 @@ class FactsRead(Event, frozen=True, kw_only=True, tag=True):
     caller: Caller
     texts: tuple[str, ...]
     facts: tuple[Fact, ...] = ()
+    messages: tuple[Message, ...] = ()
+    """Of ``messages``: who wrote each."""
     query: str = ""
     record: str = ""
     limit: int | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from memtrace.harness.history import Call, History, Turn, excerpt
+from memtrace.harness.history import FULL_EVIDENCE, Call, History, Turn, excerpt
 from memtrace.model import Evidence, Verdict
 
 
@@ -78,3 +78,15 @@ def told(turn: Turn) -> Evidence:
     """What was said in a turn and how it ended."""
     how = turn.outcome.value if turn.outcome else "open"
     return Evidence(f"turn {turn}, {how}", turn.text if len(turn.text) < 200 else turn.text[:200] + "…")
+
+
+def outline(call: Call) -> Evidence:
+    """The prompt of a call, one line a message, each cut short."""
+    lines = [f"{message.author}: {clipped(message.text)}" for message in call.prompt.messages]
+    return Evidence(f"the {call.purpose} prompt of turn {call.turn}", "\n".join(lines))
+
+
+def clipped(text: str, most: int = 80) -> str:
+    """A text as one line of a report, cut short unless whole prompts were asked for."""
+    line = text.replace("\n", "⏎")
+    return line if len(line) <= most or FULL_EVIDENCE.get() else line[:most] + "…"

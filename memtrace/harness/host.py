@@ -21,7 +21,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from memtrace.errors import AdapterError
 from memtrace.harness.attribution import labelled
-from memtrace.harness.system import check_claims
+from memtrace.harness.store_system import with_loop
+from memtrace.harness.system import Environment, Factory, check_claims
 from memtrace.model import Fact, Outcome, Reply
 
 Args = Sequence[Any]
@@ -63,17 +64,31 @@ class Host(Protocol):
         """Close the system."""
 
 
+def open_system(factory: Factory, environment: Environment) -> Any:
+    """A system that can be driven: its claims checked, and a loop around it where it is only a store.
+
+    Raises:
+        AdapterError: the factory raised, or the claims do not fit.
+    """
+    try:
+        system = factory(environment)
+    except Exception as error:
+        raise AdapterError(f"the factory raised {type(error).__name__}: {error}") from error
+    check_claims(system)
+    return with_loop(system, environment)
+
+
 class LocalHost:
     """Runs a system in this process."""
 
     def __init__(self, system: Any, name: str = "main") -> None:
-        check_claims(system)
         self.system = system
         self.name = name
         self._stack = ExitStack()
         self._lane = ThreadPoolExecutor(1, thread_name_prefix="turns")
         self._portal: BlockingPortal | None = None
         self._tasks: _TaskLane | None = None
+        self._running: dict[Future[Performed], Future[None]] = {}
 
     def submit(
         self, method: str, args: Args, *, turn: str = "", overlap: bool = False, stream: StreamPlan | None = None,
@@ -88,7 +103,7 @@ class LocalHost:
     def cancel(self, running: Future[Performed], caller: Any) -> None:
         """Cancel a running turn: its task, or through the system's ``cancel``."""
         if inspect.iscoroutinefunction(self.system.turn):
-            running.cancel()
+            self._running[running].cancel()
         else:
             self.system.cancel(caller)
 
@@ -146,7 +161,21 @@ class LocalHost:
             except BaseException as error:  # noqa: BLE001  a library may raise what is no Exception
                 return self._failed(error, said)
 
-        return portal.start_task_soon(job) if overlap else lane.submit(job)
+        return self._in_a_task(portal, job) if overlap else lane.submit(job)
+
+    def _in_a_task(self, portal: BlockingPortal, job: Callable[[], Awaitable[Performed]]) -> Future[Performed]:
+        """A task of its own. Its future is done when the task is, not when the task was told to stop."""
+        ended: Future[Performed] = Future()
+
+        async def run() -> None:
+            try:
+                ended.set_result(await job())
+            except BaseException as error:
+                ended.set_exception(error)
+                raise
+
+        self._running[ended] = portal.start_task_soon(run)
+        return ended
 
     def _loop(self) -> tuple[BlockingPortal, _TaskLane]:
         if self._portal is None or self._tasks is None:

@@ -29,7 +29,7 @@ from memtrace.errors import AdapterError
 from memtrace.harness import attribution
 from memtrace.harness.attribution import SpanLabel
 from memtrace.harness.events import ProcessEnded, ProcessStarted, SpanEnded
-from memtrace.harness.host import Args, LocalHost, Performed, StreamPlan, result_of
+from memtrace.harness.host import Args, LocalHost, Performed, StreamPlan, open_system, result_of
 from memtrace.harness.recorder import Recorder, span_fields
 from memtrace.harness.system import Environment, load_factory
 from memtrace.model import Caller, Fact, Message, Outcome, Reply
@@ -268,7 +268,8 @@ class _Child:
         self._plan = plan
         attribution.watch(plan["model_url"])
         try:
-            self._host = LocalHost(load_factory(plan["factory"])(self._environment()), plan["name"])
+            system = open_system(load_factory(plan["factory"]), self._environment())
+            self._host = LocalHost(system, plan["name"])
         except Exception as error:  # noqa: BLE001  whatever it is, the parent must be told
             return Performed(Outcome.FAILED, error=f"{type(error).__name__}: {error}")
         return Performed(Outcome.OK)

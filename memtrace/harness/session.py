@@ -24,6 +24,7 @@ from memtrace.harness.ledger import Entry
 from memtrace.harness.model_server import ModelServer
 from memtrace.harness.rules import find_rule, unmet
 from memtrace.harness.stage import NotExercised, Stage
+from memtrace.harness.store_system import NOTE, StoreSystem
 from memtrace.harness.system import Factory, load_factory
 from memtrace.model import Evidence, Finding, Verdict
 
@@ -55,6 +56,7 @@ class Suite:
     known: Mapping[str, str] = field(default_factory=dict)
     allowed: dict[str, str] = field(default_factory=dict)
     version: str = ""
+    note: str = ""
     _server: ModelServer = field(default_factory=ModelServer)
     _stack: ExitStack = field(default_factory=ExitStack)
 
@@ -79,8 +81,8 @@ class Suite:
             finally:
                 stage.close()
 
-    def probe(self) -> None:
-        """Open the system once and run one turn, before any rule is judged.
+    def probe(self) -> frozenset[str]:
+        """Open the system once and run one turn, before any rule is judged; what it claims.
 
         Raises:
             AdapterError: the factory raised, the claims do not fit, or the model was never called; one line.
@@ -88,10 +90,12 @@ class Suite:
         with self.stage("probe") as stage:
             self.allowed = dict(getattr(stage.system, "allowed", {}))
             self.version = str(getattr(stage.system, "version", ""))
+            self.note = NOTE if isinstance(stage.system, StoreSystem) else ""
             for rule in [*self.allowed, *self.known]:
                 find_rule(rule)
-            if "turns" not in stage.claims:
-                return
+            claims = stage.claims
+            if "turns" not in claims:
+                return claims
             turn = stage.turn(stage.caller(), "Hello.")
             if not stage.history().answers():
                 how = f" (it ended {turn.outcome.value}: {turn.error})" if turn.error else ""
@@ -99,6 +103,7 @@ class Suite:
                     f"--memory {self.memory!r}: a turn called no model for its answer{how}; "
                     "wire env.model_url, or env.model, into the agent"
                 )
+            return claims
 
     def play(self, stage: Stage, script: Script, run: Callable[[], object], *, full: bool = False) -> list[Entry]:
         """Play one script and judge its history: what it says of each rule it bears on, its own rules first."""

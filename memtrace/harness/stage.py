@@ -9,14 +9,13 @@ import itertools
 import random
 import string
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from memtrace.errors import AdapterError
 from memtrace.harness.attribution import TURN
 from memtrace.harness.callbacks import Callbacks
 from memtrace.harness.events import (
@@ -32,7 +31,7 @@ from memtrace.harness.events import (
 )
 from memtrace.harness.history import CANARY, History
 from memtrace.harness.holds import Hold, Holds, Point
-from memtrace.harness.host import Host, LocalHost, Performed, StreamPlan, as_facts, result_of
+from memtrace.harness.host import Host, LocalHost, Performed, StreamPlan, as_facts, open_system, result_of
 from memtrace.harness.judging import judge
 from memtrace.harness.model_server import ModelServer, Step
 from memtrace.harness.recorder import Recorder, SpanRecorder
@@ -69,9 +68,16 @@ class Running:
             self._ended = self._actor.ended(self.turn, result_of(self._future, _TURN_SECONDS), self._expect)
         return self._ended
 
-    def cancel(self) -> Performed:
-        """Cancel it from outside, and wait for its end."""
+    def over(self, within: float) -> bool:
+        """Whether the turn has ended; waits for it a bounded time, since a lawful system may serialise turns."""
+        wait([self._future], within)
+        return self._future.done()
+
+    def cancel(self, held: Hold | None = None) -> Performed:
+        """Cancel it from outside, and wait for its end; what is ``held`` goes on once the turn was told to stop."""
         self._actor.host.cancel(self._future, self._caller)
+        if held is not None:
+            held.release()
         return self.result()
 
 
@@ -236,7 +242,7 @@ class Actor:
             return None
         performed = self._call("messages", (caller,))
         found = tuple(performed.value or ())
-        self._read("messages", caller, performed, tuple(message.text for message in found))
+        self._read("messages", caller, performed, tuple(message.text for message in found), messages=found)
         return found
 
     def _call(self, method: str, args: Sequence[Any], options: Mapping[str, Any] | None = None) -> Performed:
@@ -350,11 +356,7 @@ class Stage(Actor):
         """Open the system, closing it first where it is open; ``options`` are kept for every later opening."""
         self.close_system()
         self._options.update(options)
-        environment = self.environment()
-        try:
-            system = self.factory(environment)
-        except Exception as error:
-            raise AdapterError(f"the factory raised {type(error).__name__}: {error}") from error
+        system = open_system(self.factory, self.environment())
         self._host = LocalHost(system)
         self.methods = frozenset(name for name in dir(system) if callable(getattr(system, name, None)))
         self._adopt(system)
@@ -433,6 +435,18 @@ class Stage(Actor):
     def expect(self, rule: str, turn: TurnResult | Running, canary: str, *, times: str = "some", why: str = "") -> None:
         """Declare how often a turn's first answer prompt holds a canary: ``some``, ``none``, or a number of times."""
         self.recorder.add(Expected, rule=rule, canary=canary, turn=turn.turn, times=times, why=why)
+
+    def twins(self, rule: str, one: TurnResult, other: TurnResult) -> None:
+        """Declare that a rule wants two turns to have sent the same prompts, as far as the system can tell them apart."""
+        self.note("twins", {"rule": rule, "turns": [one.turn, other.turn]})
+
+    def hands_over(self, text: str) -> Step:
+        """The step in which the first agent's model hands over to the second, in so many words."""
+        return Step(calls=(self.system.handoff_call(text),))
+
+    def delegates(self, text: str) -> Step:
+        """The step in which the supervisor's model delegates a task to the worker."""
+        return Step(calls=(self.system.delegate_call(text),))
 
     def note(self, name: str, value: Any = None) -> None:
         """Record what no other event holds."""

@@ -233,6 +233,8 @@ def complaints(system: Any) -> list[str]:
         found.append("has no method 'close'")
     if "turns" not in claims and "facts" not in claims:
         found.append("claims neither 'turns' nor 'facts': there is nothing to drive")
+    elif "turns" not in claims and claims.isdisjoint({"list", "search"}):
+        found.append("claims no 'turns', and neither 'list' nor 'search': nothing it keeps can reach a prompt")
     return found
 
 

@@ -105,6 +105,8 @@ class Runnable:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        if plan.checkpoints is not None:
+            plan.memory.on_erase(plan.checkpoints.erase)
 
     def run(
         self,

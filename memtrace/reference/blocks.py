@@ -6,35 +6,18 @@ for a role, or for another author's line.
 
 from __future__ import annotations
 
-import json
-import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Protocol
 
 from memtrace.errors import StoreError
 from memtrace.model import Author, Level, Message, Record, Scope
 from memtrace.reference.recall import Hit, Recall
+from memtrace.reference.text import folded, quoted, unseen
 from memtrace.reference.window import Conversation, Key
 from memtrace.stores.contract import FactStore
-
-_SPECIAL: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]|<(?=\\|)")
-"""What JSON leaves as it is, though a reader may end a line at it, fail to encode it, or take it for a template's."""
-_SPACE: Final = re.compile(r"\s+")
-
-_T = TypeVar("_T", Record, Hit)
-
-
-def quoted(text: str) -> str:
-    """The text as one JSON string on one line."""
-    return _SPECIAL.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
-
-
-def folded(text: str) -> str:
-    """The form in which two texts count as the same."""
-    return _SPACE.sub(" ", text).strip().casefold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +103,7 @@ class FactsBlock:
         """The facts under their heading, each once in a prompt."""
         scope = self._scope(reading)
         records, failure = self._records(scope)
-        fresh = list(_unseen(records, reading.shown))
+        fresh = unseen(records, reading.shown)
         lines = [f"- {quoted(record.text)}" for record in fresh]
         text = "\n".join([self._heading, *lines]) if lines else ""
         return Rendered(text, fresh, deduped=len(records) - len(fresh), failure=failure)
@@ -182,19 +165,7 @@ class RecallBlock:
             return Rendered()
         window = reading.conversation.messages if reading.conversation else []
         present = reading.shown | {folded(message.text) for message in window}
-        # As many more as may turn out to be there already, lest they crowd out the rest.
-        wanted = self._limit + len(present)
-        hits = self._recall.search(reading.key.owner, reading.query, wanted, reading.outgoing)
-        new = list(_unseen(hits, present))
-        best = new[: self._limit]
-        lines = [f"- [{hit.message.author}] {quoted(hit.text)}" for hit in best]
+        hits, deduped = self._recall.search(reading.key.owner, reading.query, self._limit, present, reading.outgoing)
+        lines = [f"- [{hit.message.author}] {quoted(hit.text)}" for hit in hits]
         text = "\n".join(["Relevant prior exchanges:", *lines]) if lines else ""
-        return Rendered(text, best, [hit.score for hit in best], deduped=len(hits) - len(new))
-
-
-def _unseen(items: Iterable[_T], shown: set[str]) -> Iterator[_T]:
-    """The items whose text was not shown yet, noting them as shown."""
-    for item in items:
-        if (text := folded(item.text)) not in shown:
-            shown.add(text)
-            yield item
+        return Rendered(text, hits, [hit.score for hit in hits], deduped)

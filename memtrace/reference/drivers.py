@@ -14,13 +14,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing, suppress
 from contextvars import Context
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from memtrace.errors import MemtraceError
 from memtrace.reference.effects import Blocking, Complete, Core, Emit, Proceed, Request, Stream
 from memtrace.reference.models import Completion, ModelError
 
 T = TypeVar("T")
+_READING: Final[set[asyncio.Task[Completion]]] = set()
+"""An event loop holds no task that waits: one whose stream was forgotten must live until it is cancelled."""
 
 
 class Cancelled(MemtraceError):
@@ -28,7 +30,10 @@ class Cancelled(MemtraceError):
 
 
 class Cancellation:
-    """Set from any thread, it stops a turn before its next model call, tool, piece or write. A `threading.Event` will do as well."""
+    """Set from any thread, it stops a turn before its next model call, tool, piece or write.
+
+    A `threading.Event` will do as well.
+    """
 
     __slots__ = ("_event",)
 
@@ -167,6 +172,8 @@ class _Reader:
 
     async def __aenter__(self) -> Self:
         self._task = _task(self._read(), self._context)
+        _READING.add(self._task)
+        self._task.add_done_callback(_READING.discard)
         return self
 
     async def __aexit__(self, *_: object) -> None:

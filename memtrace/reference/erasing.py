@@ -47,15 +47,15 @@ class Kept:
         Raises:
             Exception: what the first place that failed raised; its notes name the others.
         """
-        # Marked first: what an open turn writes after the deletion it then takes back itself.
-        self.marks.erased(key.scope)
         counts = _attempted(
+            # First: what an open turn writes after the deletion it then takes back itself.
+            mark=lambda: self.marks.erased(key.scope),
             facts=lambda: self.store.delete(key.scope),
             conversations=lambda: self.windows.drop(key.owner),
             recalled=lambda: self.recall.delete(key.owner) if self.recall else 0,
             files=lambda: _remove_files(self.marks, key),
-            turn_log=lambda: self.forgotten(key.scope, None),
-            others=lambda: sum(bool(other(key.user, key.project)) for other in self.others),
+            derived=lambda: self.forgotten(key.scope, None),
+            others=lambda: self._tell_others(key),
         )
         return Erased(*(counts[name] for name in ("facts", "conversations", "recalled", "files")))
 
@@ -70,14 +70,17 @@ class Kept:
         if isinstance(self.recall, ProcessRecall):
             self.recall.delete(owner)
 
-    def forgotten(self, scope: Scope, text: str | None) -> int:
-        """Facts of a scope are gone, one or with ``None`` all: so is what was derived from them, or could bring them back."""
+    def forgotten(self, scope: Scope, text: str | None) -> None:
+        """Facts of a scope are gone, one or with ``None`` all: so is what came of them, or could bring them back."""
         self._let_go(scope)
         if self.turn_log is not None and scope.level is Level.USER:
             withdraw(self.turn_log, self.store, scope, text)
         elif self.turn_log is not None and scope.level is Level.AGENT:
             self.turn_log.close(scope, text)
-        return 0
+
+    def _tell_others(self, key: Key) -> None:
+        for other in self.others:
+            other(key.user, key.project)
 
     def _let_go(self, scope: Scope) -> None:
         for block in self.fact_blocks:
@@ -86,7 +89,7 @@ class Kept:
             self.search.drop(scope)
 
 
-def _attempted(**steps: Callable[[], int]) -> dict[str, int]:
+def _attempted(**steps: Callable[[], int | None]) -> dict[str, int]:
     """The count that each step gives. A step that fails keeps none of the others from being made.
 
     Raises:
@@ -96,7 +99,7 @@ def _attempted(**steps: Callable[[], int]) -> dict[str, int]:
     failures: dict[str, Exception] = {}
     for name, step in steps.items():
         try:
-            counts[name] = step()
+            counts[name] = step() or 0
         except Exception as error:  # noqa: BLE001  raised below, once the others had their turn
             failures[name] = error
     for first in failures.values():

@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from memtrace.errors import UsageError
 from memtrace.model import Level, Record, Scope
-from memtrace.reference.blocks import folded
 from memtrace.reference.marks import Marks
 from memtrace.reference.search import FactSearch, Match
+from memtrace.reference.text import folded
 from memtrace.stores.contract import FactStore
 from memtrace.tracing import Tracing, WriteSpan
 
@@ -150,10 +150,9 @@ class Facts:
         return self._search.search(scope, query, limit, outgoing) if scope.id else []
 
     def _active_id(self, scope: Scope, text: str) -> int:
-        wanted = folded(text)
-        for record in self._store.newest(scope, None):
-            if folded(record.text) == wanted:
-                return record.id
+        found = [record for record in self._store.newest(scope, None) if folded(record.text) == folded(text)]
+        for record in sorted(found, key=lambda record: record.text != text):
+            return record.id
         raise UsageError("there is no such active fact to update: name it by its text or its record id")
 
     def _numbers(self, scope: Scope, fact: str | int) -> list[int]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from memtrace.errors import AdapterError
 from memtrace.model import Author, Message, Record, Scope
-from memtrace.reference.blocks import folded
 from memtrace.reference.models import Model
+from memtrace.reference.text import folded
 from memtrace.stores.contract import FactStore
 from memtrace.tracing import Tracing
 

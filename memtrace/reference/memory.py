@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Literal
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.model import Level, Record, Scope
-from memtrace.reference.blocks import FactsBlock, RecallBlock, SummaryBlock, quoted
+from memtrace.reference.blocks import FactsBlock, RecallBlock, SummaryBlock
 from memtrace.reference.embedding import Embedder, HashEmbedder
 from memtrace.reference.erasing import Erased, Kept
 from memtrace.reference.facts import Facts, Tier
@@ -22,6 +23,7 @@ from memtrace.reference.recall import ProcessRecall, Recall, RecallIndex
 from memtrace.reference.resolver import Resolver, resolve
 from memtrace.reference.search import FactSearch
 from memtrace.reference.summary import Summary
+from memtrace.reference.text import quoted
 from memtrace.reference.turnlog import TurnLog
 from memtrace.reference.user_memory import UserMemory
 from memtrace.reference.window import Key, Windows
@@ -65,7 +67,7 @@ class Memory:
     def __init__(
         self,
         *,
-        location: str | FactStore = "memory.db",
+        location: str | os.PathLike[str] | FactStore = "memory.db",
         agent_id: str | None = None,
         user_id: str | Resolver | None = None,
         session_id: Resolver | None = None,
@@ -88,13 +90,17 @@ class Memory:
             raise UsageError(
                 "agent_id is empty, which names no agent: give one, or None for a memory without agent facts"
             )
+        if isinstance(recall, str) and recall != "auto":
+            raise UsageError(
+                f"recall={recall!r}: give 'auto' for recall in this process, or an index such as SqliteRecall"
+            )
         _require_counts(
             max_learned_facts=max_learned_facts, max_facts_per_message=max_facts_per_message, max_facts=max_facts
         )
         self.agent_id = agent_id
         self.project_id = project_id
-        self.store: FactStore = open_store(location) if isinstance(location, str) else location
-        self._owns_store = isinstance(location, str)
+        self._owns_store = isinstance(location, str | os.PathLike)
+        self.store: FactStore = open_store(location) if isinstance(location, str | os.PathLike) else location
         self._user_id = user_id
         self._session_id = session_id
         self._learn = learn
@@ -225,7 +231,8 @@ class Memory:
 
     def on_erase(self, also: Callable[[str, str], object]) -> None:
         """Call this with the user and the project too when a user is erased; for what is kept outside of memory."""
-        self._kept.others.append(also)
+        if also not in self._kept.others:
+            self._kept.others.append(also)
 
     def learn_offline(
         self,

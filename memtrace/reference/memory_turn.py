@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from memtrace.model import Author, Message, Scope
-from memtrace.reference.blocks import Block, Reading, folded
+from memtrace.reference.blocks import Block, Reading
 from memtrace.reference.facts import Facts
 from memtrace.reference.learning import Extractor, Learned, Writer
 from memtrace.reference.marks import Guard
 from memtrace.reference.recall import Recall
 from memtrace.reference.report import report
 from memtrace.reference.summary import Summary
+from memtrace.reference.text import folded
 from memtrace.reference.turnlog import PastTurn, TurnLog
 from memtrace.reference.window import Key, Turn, Windows
 from memtrace.tracing import BlockSpan, ReadSpan, Tracing, WriteSpan

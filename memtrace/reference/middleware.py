@@ -14,7 +14,9 @@ from typing import Any, Final, Protocol
 from memtrace.model import Message, ToolCall
 
 REDACTED: Final = "[REDACTED]"
-_EMAIL: Final = re.compile(r"(?<![\w.!#$%&'+~^-])[\w.!#$%&'+~^-]++@[\w-]++(?:\.[\w-]++)+")
+_LOCAL: Final = r"[\w.!#$%&'*+/=?^`{|}~-]"
+"""What an address may hold before its at sign, unquoted (RFC 5322, atext and dots), in any script."""
+_EMAIL: Final = re.compile(rf"(?<!{_LOCAL}){_LOCAL}++@[\w-]++(?:\.[\w-]++)+")
 """Linear in the text: a match begins only where a word does, and never goes back."""
 
 Text = Callable[[str], str]

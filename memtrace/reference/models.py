@@ -217,25 +217,22 @@ class _LoopClients:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._open: dict[asyncio.AbstractEventLoop, AsyncGenerator[httpx.AsyncClient, None]] = {}
-        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+        self._open: dict[asyncio.AbstractEventLoop, tuple[AsyncGenerator[Any, None], httpx.AsyncClient]] = {}
 
     async def get(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
         with self._lock:
-            client = self._clients.get(loop)
-        if client is None or client.is_closed:
-            client = await self._opened(loop)
-        return client
+            known = self._open.get(loop)
+        return known[1] if known else await self._opened(loop)
 
     async def _opened(self, loop: asyncio.AbstractEventLoop) -> httpx.AsyncClient:
-        # A loop closes the asynchronous generators that were begun in it: its only notice of a shutdown to libraries.
+        # A loop that shuts down closes the asynchronous generators begun in it: the only notice that others get.
         owner = self._owner(loop)
         client = await anext(owner)
         with self._lock:
             for closed in [known for known in self._open if known.is_closed()]:
-                del self._open[closed], self._clients[closed]
-            self._open[loop], self._clients[loop] = owner, client
+                del self._open[closed]
+            self._open[loop] = owner, client
         return client
 
     async def _owner(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[httpx.AsyncClient, None]:
@@ -245,5 +242,4 @@ class _LoopClients:
         finally:
             with self._lock:
                 self._open.pop(loop, None)
-                self._clients.pop(loop, None)
             await client.aclose()

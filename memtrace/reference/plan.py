@@ -23,10 +23,6 @@ class TurnMemory(Protocol):
     def requester(self) -> str | None:
         """Who asks; ``None`` where nobody can tell."""
 
-    @property
-    def project(self) -> str:
-        """The partition that all of it is in."""
-
     def read(self, query: str) -> list[Message]:
         """What memory puts into the prompt, in order."""
 
@@ -41,21 +37,31 @@ class TurnMemory(Protocol):
 
 
 class OpensTurns(Protocol):
-    """A memory, as a turn sees it."""
+    """A memory, as an agent sees it."""
+
+    @property
+    def project_id(self) -> str:
+        """The partition that all of it is in."""
 
     def open(self, context: object | None, *, outgoing: Text) -> TurnMemory:
         """Resolve who asks and open their memory; what leaves the process for it goes through ``outgoing`` first."""
+
+    def on_erase(self, also: Callable[[str, str], object]) -> None:
+        """Call this, with the user and the project, when a user is erased."""
 
 
 class NoMemory:
     """The memory of an agent that has none."""
 
     requester = None
-    project = ""
+    project_id = ""
 
     def open(self, context: object | None, *, outgoing: Text) -> NoMemory:  # noqa: ARG002
         """Nobody's."""
         return self
+
+    def on_erase(self, also: Callable[[str, str], object]) -> None:
+        """Nobody is ever erased."""
 
     def read(self, query: str) -> list[Message]:  # noqa: ARG002
         """Nothing."""

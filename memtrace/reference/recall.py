@@ -17,6 +17,7 @@ import numpy as np
 from memtrace.model import Author, Message
 from memtrace.reference.database import Database, to_bytes, to_text
 from memtrace.reference.embedding import Embedder, Vector, embedded
+from memtrace.reference.text import unseen
 from memtrace.reference.vectors import VectorIndex
 
 _BACKLOG: Final = 8
@@ -93,17 +94,28 @@ class Recall:
         self.index.place(namespace, dict(zip(kept, vectors, strict=True)))
         self._catch_up(namespace, vectors[0].size, outgoing)
 
-    def search(self, namespace: Namespace, query: str, limit: int, outgoing: Callable[[str], str]) -> list[Hit]:
-        """The messages nearest to the query that have anything in common with it, nearest first.
+    def search(
+        self, namespace: Namespace, query: str, limit: int, present: set[str], outgoing: Callable[[str], str]
+    ) -> tuple[list[Hit], int]:
+        """The messages nearest to the query that have anything in common with it, each text once, nearest first.
+
+        Texts that are ``present`` (folded) are passed over, however many come first; how many were is told as well.
 
         Raises:
             Exception: whatever the embedder or the index raises.
         """
         if not query.strip():
-            return []
+            return [], 0
         [vector] = embedded(self._embedder, [outgoing(query)])
         self._catch_up(namespace, vector.size, outgoing)
-        return [hit for hit in self.index.search(namespace, vector, limit) if hit.score > 0]
+        wanted = limit + len(present)
+        while True:
+            found = self.index.search(namespace, vector, wanted)
+            hits = [hit for hit in found if hit.score > 0]
+            new = unseen(hits, set(present))
+            if len(new) >= limit or len(hits) < wanted:
+                return new[:limit], len(hits) - len(new)
+            wanted *= 2
 
     def _catch_up(self, namespace: Namespace, dimension: int, outgoing: Callable[[str], str]) -> None:
         """One text at a time: one that the embedder refuses must not hold up the others."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from memtrace.stores.rows import is_storable
+
 _log = logging.getLogger(__name__)
 
 Resolver = Callable[[object], object]
@@ -30,9 +32,9 @@ def resolve(
 ) -> Resolved | None:
     """The caller, or ``None`` where it cannot be told who they are; that is logged, without any id.
 
-    An id is a non-empty ``str``, an ``int`` or a ``uuid.UUID``. Anything else has a text form that need not be
-    theirs: an object's holds its address, which the next object may get. Without a context a resolver is not asked,
-    and nobody is a session of their own.
+    An id is a non-empty ``str`` without NUL, an ``int`` or a ``uuid.UUID``. Anything else has a text form that need
+    not be theirs: an object's holds its address, which the next object may get. Without a context no resolver is
+    asked, and nobody is a session of their own.
     """
     if user_id is None:
         return None
@@ -59,6 +61,6 @@ def _asked(resolver: Resolver, context: object | None) -> str:
         value.close()  # unawaited, it would warn
     if isinstance(value, bool) or not isinstance(value, (str, int, UUID)):
         raise NotAnId(f"its resolver gave {type(value).__name__}, not an id")
-    if not (text := str(value)):
-        raise NotAnId("its resolver gave an empty id")
+    if not (text := str(value)) or not is_storable(text):
+        raise NotAnId("its resolver gave an id that is empty, or that no store can keep")
     return text

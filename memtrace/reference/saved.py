@@ -12,7 +12,7 @@ import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from memtrace.errors import TraceFormatError, UsageError
 from memtrace.reference.recall import Namespace
@@ -148,7 +148,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _is_saved_window(content: object) -> bool:
+def _is_saved_window(content: object) -> TypeGuard[dict[str, Any]]:
     return (
         isinstance(content, dict)
         and content.get("format") == _FORMAT

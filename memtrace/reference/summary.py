@@ -7,8 +7,8 @@ from typing import Final
 
 from memtrace.errors import AdapterError
 from memtrace.model import Author, Message
-from memtrace.reference.blocks import quoted
 from memtrace.reference.models import Model
+from memtrace.reference.text import quoted
 from memtrace.reference.window import Conversation, Key, Windows
 from memtrace.tracing import Tracing
 

@@ -92,7 +92,7 @@ class Swarm(Runnable):
     redacted or done after the run, is so for the whole run, whoever answers.
 
     Args:
-        agents: who takes part. The memory, iteration limit, checkpoints and tracing are the first one's.
+        agents: who takes part. The memory, the iteration limit and the tracing are the first one's.
         name: what the swarm is called; the first agent's name where it is empty.
         handoffs: agent's name to the names it may hand over to; without it, each to every other.
 
@@ -114,6 +114,7 @@ class Swarm(Runnable):
                 name=name or first.name,
                 roles=tuple(_with(plan.roles[0], [Handoff(to) for to in targets[plan.name]]) for plan in plans),
                 memory=_shared(plans),
+                checkpoints=next((plan.checkpoints for plan in plans if plan.checkpoints), None),
                 guardrails=_union([plan.guardrails for plan in plans]),
                 middleware=_union([plan.middleware for plan in plans]),
                 after_run=_union([plan.after_run for plan in plans]),

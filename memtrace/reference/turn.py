@@ -38,7 +38,8 @@ class Turn:
     """
 
     memory: TurnMemory
-    """Whose turn it is, and what they are known by: opened once, so that it is written for whom it was read."""
+    """Opened once, so that it is written for whom it was read."""
+    owner: Owner
 
     def __init__(self, plan: Plan, context: object | None, *, streamed: bool = False) -> None:
         self.plan = plan
@@ -61,7 +62,7 @@ class Turn:
             if self.plan.checkpoints is None:
                 raise ResumeRefused(f"{self.plan.name!r} has no paused runs: it was made without checkpoints=")
             take = self.plan.checkpoints.fork if fork else self.plan.checkpoints.resume
-            progress: Progress = yield Blocking(partial(take, token, self.plan.name, _owner(self.memory)))
+            progress: Progress = yield Blocking(partial(take, token, self.plan.name, self.owner))
             return (yield from self._finish(span, progress, approved=approved))
 
     def delegate(self, plan: Plan, task: str, progress: Progress) -> Steps[str]:
@@ -100,6 +101,7 @@ class Turn:
 
     def _open(self, span: TurnSpan, of: Turn | None = None) -> Steps[None]:
         self.memory = yield Blocking(partial(self._opened, of))
+        self.owner = Owner(self.memory.requester, self.plan.memory.project_id)
         if self.memory.requester is not None:
             span.requester(self.memory.requester)
 
@@ -108,7 +110,7 @@ class Turn:
         if of is not None and memory is of.plan.memory:
             return of.memory
         opened = memory.open(self._context, outgoing=self._outgoing)
-        if of is None or isinstance(of.memory, NoMemory) or _owner(opened) == _owner(of.memory):
+        if of is None or isinstance(of.memory, NoMemory) or Owner(opened.requester, memory.project_id) == of.owner:
             return opened
         # The context changed as the turn ran, or two memories disagree: a worker sees no one but the turn's caller.
         return NoMemory()
@@ -124,7 +126,7 @@ class Turn:
     def _pause(self, progress: Progress) -> Steps[str]:
         checkpoints = self.plan.checkpoints
         assert checkpoints is not None  # noqa: S101  a plan without them has no tool that waits
-        token: str = yield Blocking(partial(checkpoints.save, self.plan.name, _owner(self.memory), progress))
+        token: str = yield Blocking(partial(checkpoints.save, self.plan.name, self.owner, progress))
         return token
 
     # The loop
@@ -210,7 +212,3 @@ class Turn:
             except BaseException as error:
                 span.outcome(outcome_of(error))
                 raise
-
-
-def _owner(memory: TurnMemory) -> Owner:
-    return Owner(memory.requester, memory.project)

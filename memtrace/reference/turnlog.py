@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from memtrace.model import Scope
-from memtrace.reference.blocks import folded
 from memtrace.reference.database import Database, to_bytes, to_text
+from memtrace.reference.text import folded
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ class VectorIndex:
         old, self._index = self._index, None
         if kept:
             self._index = _index(old.ndim)
-            self._index.add(np.array(kept, dtype=np.uint64), old.get(np.array(kept, dtype=np.uint64)))
+            keys = np.array(kept, dtype=np.uint64)
+            self._index.add(keys, np.stack(old.get(keys)))
 
     def nearest(self, vector: Vector, limit: int) -> list[tuple[int, float]]:
         """Up to ``limit`` numbers with the cosine of their angle to ``vector``, nearest first."""

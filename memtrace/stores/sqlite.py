@@ -24,7 +24,7 @@ from memtrace.stores.rows import (
     require_level,
     require_record,
     require_scope,
-    to_record,
+    to_records,
 )
 from memtrace.stores.sqlite_file import MEMORY, connect, failure
 from memtrace.stores.sqlite_pool import Connections, FileConnections, MemoryConnection
@@ -39,7 +39,7 @@ def _select(where: str, columns: str = COLUMNS) -> str:
     return f"SELECT {columns} FROM learned_memory WHERE {where}"  # noqa: S608  constants of this module alone
 
 
-_ONE: Final = _select(f"{_HERE} AND id = ?")
+_WITH_ID: Final = _select(f"{_HERE} AND id = ?")
 _SAME: Final = _select(f"{_ACTIVE} AND fact_sha256 = ?")
 _NEWEST: Final = _select(f"{_ACTIVE} {_NEWEST_FIRST} LIMIT ?")
 _NEWEST_OF_SOURCE: Final = _select(f"{_ACTIVE} AND source = ? {_NEWEST_FIRST} LIMIT ?")
@@ -110,7 +110,7 @@ class SqliteStore:
         if not holds_something(scope):
             return None
         with self._reading() as db:
-            return _one(db, scope, record_id)
+            return next(iter(_with_id(db, scope, record_id)), None)
 
     def newest(self, scope: Scope, limit: int | None = 50, *, source: str | None = None) -> list[Record]:
         """See `FactStore.newest`. The time it takes depends on how many it returns, not on how many are stored."""
@@ -123,7 +123,7 @@ class SqliteStore:
                 rows = db.execute(_NEWEST, (*_key(scope), count)).fetchall()
             else:
                 rows = db.execute(_NEWEST_OF_SOURCE, (*_key(scope), source, count)).fetchall()
-        return [to_record(scope, row) for row in rows]
+        return to_records(scope, rows)
 
     def history(self, scope: Scope) -> list[Record]:
         """See `FactStore.history`."""
@@ -131,7 +131,7 @@ class SqliteStore:
             return []
         with self._reading() as db:
             rows = db.execute(_HISTORY, (*_key(scope), *_key(scope))).fetchall()
-        return [to_record(scope, row) for row in rows]
+        return to_records(scope, rows)
 
     def everyone(self, level: str, project: str = "") -> list[Record]:
         """See `FactStore.everyone`."""
@@ -140,7 +140,7 @@ class SqliteStore:
             return []
         with self._reading() as db:
             rows = db.execute(_EVERYONE, (project, known.value)).fetchall()
-        return [to_record(Scope(known, scope_id, project), row) for scope_id, *row in rows]
+        return [to_records(Scope(known, scope_id, project), [row])[0] for scope_id, *row in rows]
 
     def supersede(self, scope: Scope, record_id: int, new: Record) -> Record:
         """See `FactStore.supersede`."""
@@ -148,7 +148,7 @@ class SqliteStore:
         if new.scope != scope:
             raise UsageError("a record is superseded by one of its own scope: give both the same")
         with self._writing() as db:
-            old = _one(db, scope, record_id)
+            old = next(iter(_with_id(db, scope, record_id)), None)
             if old is None or old.superseded_by is not None:
                 raise UsageError(f"record {record_id} is no active record of this scope: name one that it has")
             if old.text == new.text:
@@ -168,8 +168,7 @@ class SqliteStore:
             if record_id is None:
                 count = sum(db.execute(each, _key(scope)).rowcount for each in (_DELETE_ACTIVE, _DELETE_SUPERSEDED))
             else:
-                record = _one(db, scope, record_id)
-                count = len(_remove(db, scope, [record] if record else []))
+                count = len(_remove(db, scope, _with_id(db, scope, record_id)))
         if count or self._rewrite_owed:
             self._leave_nothing()
         return count
@@ -182,7 +181,7 @@ class SqliteStore:
             return []
         with self._writing() as db:
             rows = db.execute(_BEYOND, (*_key(scope), source, min(keep, LARGEST_ID))).fetchall()
-            return _remove(db, scope, [to_record(scope, row) for row in rows])
+            return _remove(db, scope, to_records(scope, rows))
 
     def close(self) -> None:
         """See `FactStore.close`."""
@@ -202,6 +201,7 @@ class SqliteStore:
             db.execute("BEGIN IMMEDIATE")
             yield db
             db.execute("COMMIT")
+            # The write is done; what an earlier one left to do is tried in passing.
             if self._journal_owed:
                 self._journal_owed = not _emptied_journal(db, wait=0, usually=self._timeout)
 
@@ -226,19 +226,19 @@ def _key(scope: Scope) -> tuple[str, str, str]:
     return scope.project, str(scope.level), scope.id
 
 
-def _one(db: sqlite3.Connection, scope: Scope, record_id: int) -> Record | None:
+def _with_id(db: sqlite3.Connection, scope: Scope, record_id: int) -> list[Record]:
+    """The record of this id, if there is one."""
     if not 0 < record_id <= LARGEST_ID:
-        return None
-    row = db.execute(_ONE, (*_key(scope), record_id)).fetchone()
-    return to_record(scope, row) if row else None
+        return []
+    return to_records(scope, db.execute(_WITH_ID, (*_key(scope), record_id)))
 
 
 def _put(db: sqlite3.Connection, new: Record) -> Record:
     """The active record with the new one's text, added where there is none."""
-    row = db.execute(_SAME, (*_key(new.scope), digest(new.text))).fetchone()
-    if row is None:
+    same = to_records(new.scope, db.execute(_SAME, (*_key(new.scope), digest(new.text))))
+    if not same:
         return _insert(db, new)
-    found = to_record(new.scope, row)
+    found = same[0]
     if new.source or not found.source:
         return found
     written = (new.source, new.confidence, new.source_trace_id, new.source_span_id)
@@ -266,15 +266,18 @@ def _remove(db: sqlite3.Connection, scope: Scope, records: list[Record]) -> list
     """Delete records and all that they superseded; what went."""
     gone = list(records)
     for record in gone:  # which grows as it is walked: what the replaced ones had replaced goes too
-        rows = db.execute(_REPLACED, (*_key(scope), record.id))
-        gone.extend(to_record(scope, row) for row in rows)
+        gone += to_records(scope, db.execute(_REPLACED, (*_key(scope), record.id)))
     db.executemany(_DELETE, ((record.id,) for record in gone))
     return gone
 
 
 def _emptied_journal(db: sqlite3.Connection, *, wait: float, usually: float) -> bool:
-    """Move all of the write-ahead log into the file and cut it to nothing, unless a reader still needs it."""
+    """Move all of the write-ahead log into the file and cut it to nothing; ``False`` where that has to wait."""
     db.execute(f"PRAGMA busy_timeout = {round(wait * 1000)}")
-    busy: int = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-    db.execute(f"PRAGMA busy_timeout = {round(usually * 1000)}")
+    try:
+        busy: int = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {round(usually * 1000)}")
     return not busy

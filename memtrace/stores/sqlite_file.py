@@ -57,7 +57,7 @@ _STEPS: Final = (
 _REMEDIES: Final = {
     sqlite3.SQLITE_NOTADB: "is no SQLite database: name another file",
     sqlite3.SQLITE_READONLY: "is read-only: make the file and its folder writable",
-    sqlite3.SQLITE_FULL: "has no room left: free some space on its disk; nothing of this write was kept",
+    sqlite3.SQLITE_FULL: "has no room left: free some space on its disk and try again",
     sqlite3.SQLITE_BUSY: "stayed locked by another writer: try again when that one is done",
     sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a backup",
     sqlite3.SQLITE_IOERR: "could not be read or written: check its disk",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from types import SimpleNamespace
 
@@ -29,7 +28,11 @@ def _turn(stage: Stage, case: Case, folder: str) -> None:
 
     otel._provider = case.tracer_provider
     client = LLMClient(provider="openai", model="gpt-test", api_key="k", base_url=stage.model.url, max_retries=0)
-    memory = Memory(location=MemoryStore(db_path=f"{folder}.facts.db"), agent_id="keeper", user_id=lambda context: context.state.user_id)
+    memory = Memory(
+        location=MemoryStore(db_path=f"{folder}.facts.db"),
+        agent_id="keeper",
+        user_id=lambda context: context.state.user_id,
+    )
     memory.persist("the locker code is quokka 🦊", tier="user", id="zoe")
     agent = Agent(
         name="keeper", system_prompt="You keep Zoë's locker.", llm=client, memory=memory,
@@ -37,7 +40,8 @@ def _turn(stage: Stage, case: Case, folder: str) -> None:
     )  # fmt: skip
     context = RunContext(state=SimpleNamespace(user_id="zoe"))
     agent.run(QUESTION, context=context)
-    agent.run("ありがとう", context=context)
+    if not case.limits:
+        agent.run("ありがとう", context=context)
 
 
 def lookup(key: str) -> str:

@@ -20,8 +20,9 @@ def record(stage: Stage) -> None:
         ("instructions not echoed", OpenAIResponsesModel, False),
     ):
         stage.model.echoes_instructions = echoes
-        with stage.case(name) as case, instrumented(
-            OpenAIAgentsInstrumentor(), tracer_provider=case.tracer_provider, exclusive_processor=True
+        with (
+            stage.case(name) as case,
+            instrumented(OpenAIAgentsInstrumentor(), tracer_provider=case.tracer_provider, exclusive_processor=True),
         ):
             asyncio.run(_turns(stage, kind))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 
 from openai_cases import record_cases
@@ -10,6 +11,10 @@ from stage import TOOLS, Stage, instrumented
 
 
 def record(stage: Stage) -> None:
-    chat = record_cases(stage, lambda case: instrumented(OpenAIInstrumentor(), tracer_provider=case.tracer_provider))
+    chat = record_cases(
+        stage,
+        lambda case: instrumented(OpenAIInstrumentor(), tracer_provider=case.tracer_provider),
+        responses=importlib.util.find_spec("opentelemetry.instrumentation.openai.v1.responses_wrappers") is not None,
+    )
     os.environ["TRACELOOP_TRACE_CONTENT"] = "false"
     chat("off", TOOLS)

@@ -47,9 +47,7 @@ def record(stage: Stage) -> None:
 
 
 def _call(stage: Stage, case: Case, messages: list[Any], **options: Any) -> None:
-    handler = TelemetryHandler(
-        tracer_provider=case.tracer_provider, logger_provider=case.logger_provider, **options
-    )
+    handler = TelemetryHandler(tracer_provider=case.tracer_provider, logger_provider=case.logger_provider, **options)
     stage.model.sent.append({"model": "gpt-test", "messages": messages})
     with handler.inference("openai", request_model="gpt-test", operation_name="chat") as invocation:
         invocation.system_instruction = [

@@ -24,11 +24,11 @@ def record_cases(stage: Stage, instrument: Instrument, *, responses: bool = True
     def chat(name: str, messages: list[Any], **limits: int) -> None:
         run(name, lambda: client.chat.completions.create(model="gpt-test", messages=messages), limits)
 
+    if responses:  # first, since OpenLLMetry's wrapper of it stays with the provider it was first given
+        run("responses", lambda: client.responses.create(model="gpt-test", **RESPONSES), {})
     chat("plain", PLAIN)
     chat("tools", TOOLS)
     chat("parts", PARTS)
     chat("cut", TOOLS, max_span_attribute_length=150)
     chat("crowded", LONG, max_span_attributes=20)
-    if responses:
-        run("responses", lambda: client.responses.create(model="gpt-test", **RESPONSES), {})
     return chat

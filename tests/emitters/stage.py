@@ -126,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *args: Any) -> None:
         """Nothing."""
 
 
@@ -199,9 +199,7 @@ class Stage:
         spans = [_span(span, logs) for span in case.spans.get_finished_spans()]
         self.add(name, spans, first=first, limits=limits)
 
-    def add(
-        self, name: str, spans: list[dict[str, Any]], *, first: int, limits: dict[str, int] | None = None
-    ) -> None:
+    def add(self, name: str, spans: list[dict[str, Any]], *, first: int, limits: dict[str, int] | None = None) -> None:
         """Adds a case recorded by other means; ``first`` is the place of its first request."""
         wanted = ("messages", "instructions", "input")
         sent = [{key: body[key] for key in wanted if key in body} for body in self.model.sent[first:]]

@@ -144,7 +144,8 @@ class _Reporter:
         from memtrace.harness.reporting import load_entries
 
         if self._ledger is None:
-            self._ledger = Ledger(*str(dict(report.user_properties)[_SYSTEM]).split("\n"))
+            system, version, note = str(dict(report.user_properties)[_SYSTEM]).split("\n")
+            self._ledger = Ledger(system, version, note)
         for text in texts:
             self._ledger.add(load_entries(str(text)))
 

@@ -128,8 +128,8 @@ class _MemorySpan(Operation):
         attributes[semconv.MEMORY_OPERATION] = self._operation
         if self._scope is not None:
             self._owned_by(attributes, self._scope)
-        if self._content and self._query:
-            attributes[semconv.MEMORY_QUERY] = capture.text_of(self._query)
+        if self._content and (query := capture.text_of(self._query)):
+            attributes[semconv.MEMORY_QUERY] = query
 
     def _close(self, attributes: Attributes, error: BaseException | None) -> None:  # noqa: ARG002  an override
         operation = self._store_operation()
@@ -138,8 +138,8 @@ class _MemorySpan(Operation):
             attributes.pop(semconv.MEMORY_RECORDS, None)
             return
         attributes[semconv.OPERATION_NAME] = operation
-        if self._content and self._query:
-            attributes[semconv.MEMORY_QUERY_TEXT] = capture.text_of(self._query)
+        if self._content and (query := capture.text_of(self._query)):
+            attributes[semconv.MEMORY_QUERY_TEXT] = query
 
     def _owned_by(self, attributes: Attributes, scope: Scope) -> None:
         capture.describe_scope(attributes, scope, content=self._content)

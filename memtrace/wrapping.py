@@ -60,7 +60,8 @@ def traced(
 
     ``name`` is the agent's, the tool's, or the model's where the call does not say it. What the span says of the call
     is taken from its arguments and its result: a prompt from ``messages``, a list from a read, an answer from a model
-    call in the form of the usual APIs.
+    call in the form of the usual APIs. A coroutine, generator or async generator is followed to its end, whether the
+    function is one or returns one; a client library's own stream object is not, and its span ends as the stream begins.
 
     Raises:
         UsageError: no such operation, or the function has no such parameter.

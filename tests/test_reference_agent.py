@@ -466,18 +466,39 @@ async def cancelled_when(there, agent, way, go):
     await task
 
 
-def test_a_turn_cancelled_during_the_write_is_kept_whole(face):
+def test_a_turn_cancelled_during_the_write_is_kept_whole_before_it_ends(face):
     memory = FakeMemory()
     there, go, cancel = threading.Event(), threading.Event(), Cancellation()
     memory.on_write = lambda: there.set() or go.wait(10)
     agent = Agent("shop", ScriptedModel("hi"), memory)
+    whole = [user("hello"), assistant("hi")]
+
+    async def cancelled():
+        task = asyncio.create_task(agent.arun("hello", context="alice"))
+        await asyncio.to_thread(there.wait, 10)
+        for _ in range(2):  # whoever is impatient cancels again
+            task.cancel()
+            await asyncio.sleep(0)
+        go.set()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        assert memory.windows["alice"] == whole
+
     if face.name == "plain":
         in_thread_until(there, lambda: agent.run("hello", context="alice", cancel=cancel), cancel, go)
+        assert memory.windows["alice"] == whole
     else:
-        with pytest.raises(asyncio.CancelledError):
-            asyncio.run(cancelled_when(there, agent, "run", go))
-    kept = memory.windows["alice"]
-    assert [message.author for message in kept] == [Author.USER, Author.ASSISTANT]
+        asyncio.run(cancelled())
+
+
+def test_a_stream_that_is_cancelled_gives_no_more_pieces(face):
+    cancel, said = Cancellation(), []
+    memory = FakeMemory()
+    with pytest.raises(Cancelled):
+        for piece in Agent("shop", ScriptedModel("one two three"), memory).stream("go", context="a", cancel=cancel):
+            said.append(piece)
+            cancel.set()
+    assert (said, memory.windows) == (["one "], {})
 
 
 # Declared wrongly

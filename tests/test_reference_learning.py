@@ -28,7 +28,11 @@ def test_the_extractor_is_shown_the_users_words_of_this_turn_and_nothing_else(la
     say(memory, "alice", "first words", "first reply")
     say(memory, "alice", "second words", "second reply")
     say(memory, "alice", "third words", "third reply")
-    assert [[m.text for m in prompt[1:]] for prompt in learn.prompts] == [["first words"], ["second words"], ["third words"]]
+    assert [[m.text for m in prompt[1:]] for prompt in learn.prompts] == [
+        ["first words"],
+        ["second words"],
+        ["third words"],
+    ]
     assert len({prompt[0] for prompt in learn.prompts}) == 1
     assert {m.author for prompt in learn.prompts for m in prompt[1:]} == {Author.USER}
     assert lab.facts("alice") == ["third words", "second words", "first words", "hand fact"]

@@ -71,9 +71,11 @@ def test_stored_text_cannot_forge_a_line(lab, text):
     assert len(blocks) == 4
     for block in blocks:
         heading, *items = block.splitlines()
-        assert all(item.startswith(("- \"", "- [user] \"", "- [assistant] \"")) and item.endswith('"') for item in items)
+        assert all(item.startswith(('- "', '- [user] "', '- [assistant] "')) and item.endswith('"') for item in items)
         assert "<|" not in block
-        assert heading.startswith(("Learned facts (agent:shop):", "Learned facts (user):", "Conversation summary so far: \"", "Relevant"))
+        assert heading.startswith(
+            ("Learned facts (agent:shop):", "Learned facts (user):", 'Conversation summary so far: "', "Relevant")
+        )
 
 
 def test_an_agent_id_cannot_break_its_heading(lab):
@@ -209,12 +211,38 @@ def test_a_text_a_number_and_a_uuid_are_ids(lab, value):
     assert lab.memory(user_id=lambda context: value).open("c").requester == str(value)
 
 
-@pytest.mark.parametrize("session", [fails, lambda context: None, lambda context: ""])
+@pytest.mark.parametrize("session", [lambda context: None, lambda context: ""])
+def test_a_user_who_names_no_session_has_one_conversation(lab, session):
+    memory = lab.memory(session_id=session)
+    say(memory, "alice", "hello")
+    assert window(memory.open("alice").read("hi")) == ["hello", "Noted."]
+    assert len(memory.for_user("alice").messages) == 2
+
+
+@pytest.mark.parametrize("session", [fails, lambda context: Odd(), lambda context: b"s", resolve_later])
 def test_a_caller_whose_session_cannot_be_told_is_unresolved(lab, session):
     assert lab.memory(session_id=session).open("alice").requester is None
 
 
-SIMILAR = ("bob", "bob ", "Bob", "bobby", "böb", "bo\u0308b", "*", "%", "b?b", "_", "bo_", "a:b", "a", "b", "../bob", "bob'--", "x" * 3000)
+SIMILAR = (
+    "bob",
+    "bob ",
+    "Bob",
+    "bobby",
+    "böb",
+    "bo\u0308b",
+    "*",
+    "%",
+    "b?b",
+    "_",
+    "bo_",
+    "a:b",
+    "a",
+    "b",
+    "../bob",
+    "bob'--",
+    "x" * 3000,
+)
 
 
 def test_similar_ids_share_nothing(lab):
@@ -406,7 +434,7 @@ def test_what_leaves_the_process_is_redacted_and_what_is_kept_is_not(lab):
     assert "[EMAIL]" in repr(learn.prompts)
     assert "[EMAIL]" in repr(summarize.prompts)
     assert window(prompt) == ["mail a@b.c", "hello a@b.c mail a@b.c"]
-    assert "[user] \"I am a@b.c\"" in "\n".join(systems(prompt))
+    assert '[user] "I am a@b.c"' in "\n".join(systems(prompt))
 
 
 @pytest.mark.parametrize(

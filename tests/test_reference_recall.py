@@ -212,7 +212,7 @@ def test_a_recall_file_that_cannot_be_opened_is_one_clear_line(tmp_path):
     with pytest.raises(StoreError, match="missing"):
         SqliteRecall(tmp_path / "missing" / "recall.db")
     (tmp_path / "text.db").write_text("no database" * 100)
-    with pytest.raises(StoreError, match="text.db"):
+    with pytest.raises(StoreError, match=r"text\.db"):
         SqliteRecall(tmp_path / "text.db")
 
 

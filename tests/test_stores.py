@@ -1,8 +1,10 @@
+import gc
+import itertools
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
-import textwrap
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -14,11 +16,9 @@ pytest.register_assert_rewrite("memtrace.stores.conformance")
 
 from memtrace.errors import StoreError, UsageError  # noqa: E402
 from memtrace.model import Level, Record, Scope  # noqa: E402
-from memtrace.stores import SqliteStore, open_store, sqlite, sqlite_file  # noqa: E402
+from memtrace.stores import SqliteStore, open_store, sqlite, sqlite_file, sqlite_pool  # noqa: E402
 from memtrace.stores.conformance import FactStoreContract  # noqa: E402
 from memtrace.stores.conformance.crowd import in_children, in_threads  # noqa: E402
-
-pytest_plugins = ["pytester"]
 
 ALICE = Scope(Level.USER, "alice")
 BOB = Scope(Level.USER, "bob")
@@ -30,7 +30,13 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def opened(path):
+def unsynced(monkeypatch):
+    """No waiting for the disk: the kernel keeps what was written though a process is killed."""
+    monkeypatch.setitem(sqlite_file._SYNCHRONOUS, False, "OFF")
+
+
+@pytest.fixture
+def opened(path, unsynced):
     """Opens stores, on one file if not told otherwise, and closes them in the end."""
     stores = []
 
@@ -49,7 +55,7 @@ def store(opened):
 
 
 def bytes_on_disk(path):
-    """All bytes of a database's files, read by another process: to close a file here would drop SQLite's locks on it."""
+    """All bytes of a database's files, read by another process: closing a file here would drop SQLite's locks on it."""
     files = [f"{path}{suffix}" for suffix in ("", "-wal", "-shm", "-journal") if Path(f"{path}{suffix}").exists()]
     return subprocess.run([shutil.which("cat"), *files], capture_output=True, check=True).stdout
 
@@ -71,65 +77,469 @@ class TestSqliteInMemory(FactStoreContract):
         return ":memory:"
 
 
-# Each is a store with one fault, and the promise that catches it.
-FAULTS = {
-    "ids match as prefixes": ("_NEWEST", "scope_id = ?", "scope_id LIKE ? || '%'", "test_odd_ids_are_kept_apart"),
-    "ids match as patterns": ("_NEWEST", "scope_id = ?", "scope_id GLOB ?", "test_odd_ids_are_kept_apart"),
-    "case is ignored": ("_NEWEST", "scope_id = ?", "scope_id = ? COLLATE NOCASE", "test_odd_ids_are_kept_apart"),
-    "spaces are cut": ("_HISTORY", "scope_id = ?", "scope_id = ? COLLATE RTRIM", "test_odd_ids_are_kept_apart"),
-    "case in projects": ("_NEWEST", "project_id = ?", "project_id = ? COLLATE NOCASE", "test_odd_projects_are_kept_apart"),
-    "projects are joined": (
-        "_NEWEST",
-        "project_id = ? AND scope = ? AND scope_id = ?",
-        "project_id || scope_id = ?1 || ?3 AND scope = ?2",
-        "test_projects_and_ids_that_join_alike_are_kept_apart",
-    ),
-    "levels are one": ("_NEWEST", "scope = ?", "scope >= ?", "test_levels_are_kept_apart"),
-    "a star is everyone": ("_DELETE_ACTIVE", "scope_id = ?", "?3 IN (scope_id, '*')", "test_odd_ids_are_kept_apart"),
-    "a record of any scope": ("_WITH_ID", "scope_id = ?", "scope_id <> ?", "test_a_record_is_found_in_its_own_scope_only"),
-    "a record of any project": (
-        "_WITH_ID",
-        "project_id = ?",
-        "project_id >= ?",
-        "test_a_record_is_found_in_its_own_scope_only",
-    ),
-    "ties the other way": ("_NEWEST", "id DESC", "id", "test_of_equal_times_the_one_added_last_comes_first"),
-    "newest by id": ("_NEWEST", "created_at DESC, ", "", "test_the_newest_come_first_whatever_order_they_were_added_in"),
-    "whole seconds": (
-        "_NEWEST",
-        "created_at DESC",
-        "CAST(created_at AS INT) DESC",
-        "test_the_newest_come_first_whatever_order_they_were_added_in",
-    ),
-    "one too many": ("_NEWEST", "LIMIT ?", "LIMIT ? + 1", "test_the_limit_keeps_the_newest"),
-    "none is all": ("_NEWEST", "LIMIT ?", "LIMIT coalesce(nullif(?, 0), -1)", "test_the_limit_keeps_the_newest"),
-    "sources fold": ("_NEWEST_OF_SOURCE", "source = ?", "source = ? COLLATE NOCASE", "test_one_source_is_read_alone"),
-    "superseded ones show": (
-        "_NEWEST",
-        "superseded_by IS NULL",
-        "superseded_by IS NOT 0",
-        "test_an_update_keeps_the_old_fact_marked_superseded",
-    ),
-    "everyone of all projects": ("_EVERYONE", "project_id = ?", "project_id >= ?", "test_everyone_is_one_level_of_one_project"),
-    "everyone ever": ("_EVERYONE", "superseded_by IS NULL", "1", "test_everyone_is_one_level_of_one_project"),
-    "a superseded text is there": ("_SAME", "superseded_by IS NULL", "1", "test_there_and_back_leaves_the_first_text_active"),
-    "the same text of anyone": ("_SAME", "scope_id = ?", "scope_id <> ?", "test_odd_ids_are_kept_apart"),
-    "superseded ones stay": ("_REPLACED", "superseded_by = ?", "superseded_by = -?", "test_a_deleted_record_takes_all_it_superseded_along"),
-    "a scope's old ones stay": ("_DELETE_SUPERSEDED", "scope_id = ?", "scope_id <> ?", "test_a_whole_scope_is_deleted_with_what_was_superseded"),
-    "pruning by id": ("_BEYOND", "created_at DESC, ", "", "test_pruning_keeps_the_newest_of_one_source"),
-    "pruning any source": ("_BEYOND", "source = ?", "source >= ?", "test_pruning_keeps_the_newest_of_one_source"),
-    "pruning one more": ("_BEYOND", "OFFSET ?", "OFFSET max(? - 1, 0)", "test_pruning_keeps_the_newest_of_one_source"),
-    "learned for ever": ("_TAKE_OVER", "WHERE id", "WHERE 0 AND id", "test_a_learned_fact_that_is_then_added_by_hand_is_by_hand"),
-}  # fmt: skip
+class TestOpening:
+    """A store opens, or says in one line what is wrong and leaves everything as it was."""
+
+    def test_a_new_file_has_the_documented_table(self, store, path):
+        columns = [name for _, name, *_ in ask(path, "PRAGMA table_info(learned_memory)")]
+        assert columns == [
+            "id",
+            "scope",
+            "scope_id",
+            "project_id",
+            "fact",
+            "fact_sha256",
+            "confidence",
+            "source",
+            "source_trace_id",
+            "source_span_id",
+            "created_at",
+            "superseded_by",
+        ]
+        assert ask(path, "PRAGMA journal_mode") == [("wal",)]
+
+    def test_a_new_file_is_its_owners_alone(self, store, path):
+        store.add(Record(ALICE, "likes tea"))
+        assert {oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir()} == {"0o600"}
+
+    def test_threads_that_open_a_new_file_at_once_all_can(self, tmp_path, opened):
+        for number in range(5):
+            stores = in_threads(8, lambda _, at=tmp_path / f"{number}.db": opened(at))
+            for writer, store in enumerate(stores):
+                store.add(Record(ALICE, f"fact {writer}"))
+            assert len(stores[0].newest(ALICE)) == 8
+
+    def test_processes_that_open_a_new_file_at_once_all_can(self, tmp_path, opened):
+        for number in range(5):
+            at = tmp_path / f"{number}.db"
+            codes = in_children(6, lambda writer, at=at: SqliteStore(at).add(Record(ALICE, f"fact {writer}")))
+            assert codes == [0] * 6
+            assert len(opened(at).newest(ALICE)) == 6
+
+    def test_a_relative_path_is_of_the_folder_it_was_given_in(self, tmp_path, monkeypatch, opened):
+        monkeypatch.chdir(tmp_path)
+        store = opened("memory.db")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir("elsewhere")
+        in_threads(2, lambda writer: store.add(Record(ALICE, f"fact {writer}")))
+        store.close()
+        assert len(store.newest(ALICE)) == 2
+        assert not list((tmp_path / "elsewhere").iterdir())
+
+    def test_a_name_like_a_uri_is_a_name(self, tmp_path, monkeypatch, opened):
+        monkeypatch.chdir(tmp_path)
+        opened("file:memory.db?mode=memory").add(Record(ALICE, "likes tea"))
+        assert (tmp_path / "file:memory.db?mode=memory").stat().st_size > 0
+
+    @pytest.mark.parametrize("name", ["", "a\0b"])
+    def test_what_is_no_path_is_refused(self, name):
+        with pytest.raises(UsageError, match="no path"):
+            SqliteStore(name)
+
+    def test_a_folder_is_refused(self, tmp_path):
+        _assert_refused(tmp_path, "is a folder: name a file in it")
+
+    def test_a_missing_folder_is_named(self, tmp_path):
+        _assert_refused(tmp_path / "none" / "memory.db", f"make the folder {tmp_path / 'none'} first")
+
+    def test_a_file_that_is_no_database_is_left_alone(self, path):
+        path.write_text("Dear diary, " * 1000)
+        _assert_refused(path, "is no SQLite database: name another file")
+        assert path.read_text() == "Dear diary, " * 1000
+
+    @pytest.mark.parametrize("mark", ["user_version = 24", "application_id = 7", "cache_size = 10"])
+    def test_another_applications_database_is_left_alone(self, path, mark):
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("CREATE TABLE learned_memory (fact TEXT)")
+            other.execute(f"PRAGMA {mark}")
+        before = path.read_bytes()
+        _assert_refused(path, "is another application's database")
+        assert path.read_bytes() == before
+
+    def test_a_newer_schema_is_left_alone(self, path, opened, monkeypatch):
+        with monkeypatch.context() as newer:
+            newer.setattr(sqlite_file, "_STEPS", (*sqlite_file._STEPS, ("CREATE TABLE more (x)",)))
+            opened().close()
+        before = path.read_bytes()
+        _assert_refused(path, "was written by a newer memtrace (schema 2, this one knows 1): upgrade memtrace")
+        assert path.read_bytes() == before
+
+    def test_an_older_schema_is_brought_up_to_date_with_its_facts(self, path, opened, monkeypatch):
+        kept = opened().add(Record(ALICE, "likes tea"))
+        added = ("ALTER TABLE learned_memory ADD COLUMN mood TEXT", "CREATE INDEX by_mood ON learned_memory (mood)")
+        monkeypatch.setattr(sqlite_file, "_STEPS", (*sqlite_file._STEPS, added))
+        in_threads(4, lambda _: opened())
+        assert opened().newest(ALICE) == [kept]
+        assert ask(path, "SELECT mood FROM learned_memory") == [(None,)]
+        assert ask(path, "PRAGMA user_version") == [(2,)]
+
+    def test_a_schema_that_fails_half_way_is_not_there(self, path, opened, monkeypatch):
+        with monkeypatch.context() as broken:
+            broken.setattr(sqlite_file, "_STEPS", (("CREATE TABLE learned_memory (fact TEXT)", "CREATE NONSENSE"),))
+            _assert_refused(path, "syntax error")
+        assert ask(path, "SELECT count(*) FROM sqlite_master") == [(0,)]
+        assert opened().newest(ALICE) == []
+
+    @pytest.mark.parametrize(("durable", "synchronous"), [(False, 1), (True, 2)])
+    def test_durable_waits_for_the_disk(self, path, durable, synchronous):
+        with closing(SqliteStore(path, durable=durable)) as store, store._connections.lend() as connection:
+            assert connection.execute("PRAGMA synchronous").fetchone() == (synchronous,)
 
 
-@pytest.mark.parametrize(("statement", "right", "wrong", "promise"), FAULTS.values(), ids=FAULTS.keys())
-def test_the_contract_catches(store, monkeypatch, statement, right, wrong, promise):
-    scope = Scope(Level.USER, "alice", "project")
-    getattr(FactStoreContract(), promise)(store, scope)
-    store.delete(scope)
-    faulty = getattr(sqlite, statement).replace(right, wrong)
-    assert faulty != getattr(sqlite, statement)
-    monkeypatch.setattr(sqlite, statement, faulty)
-    with pytest.raises((AssertionError, UsageError)):
-        getattr(FactStoreContract(), promise)(store, scope)
+def _assert_refused(path, remedy):
+    with pytest.raises(StoreError) as refusal:
+        SqliteStore(path)
+    assert str(path) in str(refusal.value)
+    assert remedy in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+class TestLocations:
+    """One word of configuration names the store."""
+
+    @pytest.mark.parametrize(
+        ("location", "file"),
+        [
+            ("memory.db", "memory.db"),
+            ("sqlite:///memory.db", "memory.db"),
+            ("SQLite:///memory.db", "memory.db"),
+            ("sqlite:///{}/memory.db", "memory.db"),
+            ("{}/memory.db", "memory.db"),
+            ("./redis:memory.db", "redis:memory.db"),
+            ("a b%20c.db", "a b%20c.db"),
+        ],
+    )
+    def test_a_path_or_url_names_a_file(self, tmp_path, monkeypatch, location, file):
+        monkeypatch.chdir(tmp_path)
+        with closing(open_store(location.format(tmp_path))) as store:
+            store.add(Record(ALICE, "likes tea"))
+        assert [made.name for made in tmp_path.iterdir()] == [file]
+
+    def test_a_path_object_names_a_file(self, path):
+        open_store(path).close()
+        assert path.exists()
+
+    @pytest.mark.parametrize("location", [":memory:", "sqlite:///:memory:"])
+    def test_memory_is_no_file(self, tmp_path, monkeypatch, location):
+        monkeypatch.chdir(tmp_path)
+        with closing(open_store(location)) as store:
+            store.add(Record(ALICE, "likes tea"))
+            assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        "location",
+        [
+            "",
+            "sqlite:memory.db",
+            "sqlite:/memory.db",
+            "sqlite://memory.db",
+            "sqlite://host/memory.db",
+            "sqlite://",
+            "sqlite:///",
+            "sqlite:///memory.db?mode=ro",
+            "sqlite:///memory.db#x",
+            "postgresql://me:secret@host/db",
+            "postgres://me:secret@host/db",
+            "redis://:secret@host",
+            "rediss://:secret@host",
+            "redis:secret",
+            "mysql://me:secret@host/db",
+            "file:secret.db",
+            "https://me:secret@host/",
+        ],
+    )
+    def test_any_other_is_refused_with_what_there_is(self, tmp_path, monkeypatch, location):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(UsageError) as refusal:
+            open_store(location)
+        assert re.search("give a path|name a file", str(refusal.value))
+        assert "secret" not in str(refusal.value)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestFailing:
+    """A write that fails leaves nothing of itself, and the next one works."""
+
+    def test_a_full_disk(self, store, path):
+        old = store.add(Record(ALICE, "is on Free"))
+        with store._connections.lend() as connection:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            connection.execute(f"PRAGMA max_page_count = {pages + 10}")
+        for write in (
+            lambda: store.add(Record(ALICE, "x" * 1_000_000)),
+            lambda: store.supersede(ALICE, old.id, Record(ALICE, "x" * 1_000_000)),
+        ):
+            with pytest.raises(StoreError, match=r"memory\.db has no room left: free some space") as failure:
+                write()
+            assert isinstance(failure.value.__cause__, sqlite3.Error)
+            assert store.history(ALICE) == [old]
+        store.supersede(ALICE, old.id, Record(ALICE, "is on Pro"))
+
+    def test_a_read_only_file(self, store):
+        kept = store.add(Record(ALICE, "likes tea"))
+        with store._connections.lend() as connection:
+            connection.execute("PRAGMA query_only = ON")
+        for write in (
+            lambda: store.add(Record(ALICE, "likes jazz")),
+            lambda: store.supersede(ALICE, kept.id, Record(ALICE, "likes jazz")),
+            lambda: store.delete(ALICE),
+            lambda: store.prune(ALICE, "", 0),
+        ):
+            with pytest.raises(StoreError, match=r"memory\.db is read-only: make the file and its folder writable"):
+                write()
+        assert store.history(ALICE) == [kept]
+
+    def test_another_writer_that_does_not_end(self, opened, path):
+        store = opened(timeout=0.01)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match=r"memory\.db stayed locked by another writer: try again"):
+                store.add(Record(ALICE, "likes tea"))
+            assert store.newest(ALICE) == []
+            other.execute("ROLLBACK")
+        assert store.add(Record(ALICE, "likes tea")) in store.newest(ALICE)
+
+    def test_a_damaged_file(self, opened, path):
+        store = opened()
+        for number in range(100):
+            store.add(Record(ALICE, f"fact {number} " + "x" * 1000))
+        store.close()
+        with path.open("r+b") as file:
+            file.seek(4096 * 3)
+            file.write(b"\xff" * 4096 * 20)
+        with pytest.raises(StoreError, match=r"memory\.db is damaged: restore it from a backup"):
+            store.newest(ALICE, None)
+        with pytest.raises(StoreError, match=r"memory\.db is damaged: restore it from a backup"):
+            store.delete(ALICE)
+
+
+class TestForgetting:
+    """Nothing of a deleted text is in any of the database's bytes."""
+
+    @pytest.mark.parametrize("size", [1, 40, 2_000, 100_000])
+    def test_a_deleted_text_is_in_no_byte(self, store, path, size):
+        secret = "the locker code is 4711 "
+        old = store.add(Record(ALICE, secret * size))
+        new = store.supersede(ALICE, old.id, Record(ALICE, f"no longer: {secret}" * size))
+        store.add(Record(BOB, "likes tea"))
+        assert secret.encode() in bytes_on_disk(path)
+        store.delete(ALICE, new.id)
+        left = bytes_on_disk(path)
+        assert b"locker" not in left
+        assert b"4711" not in left
+        assert b"likes tea" in left
+
+    def test_a_deleted_scope_is_in_no_byte_with_what_was_pruned_before(self, store, path):
+        for number in range(50):
+            store.add(Record(ALICE, f"the locker code is {number}", source="learned"))
+        store.prune(ALICE, "learned", 20)
+        store.delete(ALICE)
+        assert b"locker" not in bytes_on_disk(path)
+
+    def test_no_copy_is_left_where_pages_were_balanced(self, opened, tmp_path, monkeypatch):
+        assert _left_by_churn(opened(tmp_path / "right.db"), tmp_path / "right.db") == set()
+        # The same without writing the file anew: SQLite alone does leave copies, or this test would prove nothing.
+        monkeypatch.setattr(SqliteStore, "_leave_nothing", _empty_journal_only)
+        assert _left_by_churn(opened(tmp_path / "wrong.db"), tmp_path / "wrong.db")
+
+    def test_what_a_reader_still_needs_is_gone_after_the_next_write(self, opened, path):
+        store = opened(timeout=0.01)
+        store.add(Record(ALICE, "the locker code is 4711"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            assert len(reader.execute("SELECT fact FROM learned_memory").fetchall()) == 1
+            assert store.delete(ALICE) == 1
+            assert store.newest(ALICE) == []
+            store.add(Record(BOB, "likes tea"))
+            assert b"4711" in bytes_on_disk(path)
+        store.add(Record(BOB, "likes jazz"))
+        assert b"4711" not in bytes_on_disk(path)
+
+    def test_a_file_that_could_not_be_written_anew_is_with_the_next_delete(self, opened, path, monkeypatch):
+        store = opened(timeout=0.01)
+        store.add(Record(ALICE, "the locker code is 4711"))
+        with monkeypatch.context() as busy, closing(sqlite3.connect(path, isolation_level=None)) as other:
+            anew = SqliteStore._leave_nothing
+            busy.setattr(SqliteStore, "_leave_nothing", lambda store: [other.execute("BEGIN IMMEDIATE"), anew(store)])
+            with pytest.raises(StoreError, match="locked"):
+                store.delete(ALICE)
+            other.execute("ROLLBACK")
+        assert store.history(ALICE) == []
+        assert store.delete(ALICE) == 0
+        assert b"4711" not in bytes_on_disk(path)
+
+
+def _empty_journal_only(store):
+    with store._reading() as db:
+        sqlite._emptied_journal(db, wait=1, usually=1)
+
+
+def _left_by_churn(store, path):
+    """The deleted facts that were still in the file at some time of many writes and deletes in a random order."""
+    random = Random(11)
+    alive, left = {}, set()
+    for number in range(100):
+        if random.random() < 0.55 or len(alive) < 3:
+            fact = f"<{number:06d}>" * random.choice([20, 40, 60, 80])
+            alive[store.add(Record(ALICE, fact)).id] = number
+        else:
+            gone = random.choice(sorted(alive))
+            store.delete(ALICE, gone)
+            del alive[gone]
+            left |= {int(number) for number in re.findall(rb"<(\d{6})>", bytes_on_disk(path))} - set(alive.values())
+    return left
+
+
+class TestForking:
+    """No connection is on both sides of a fork."""
+
+    def test_a_child_inherits_no_connection(self, store):
+        store.add(Record(ALICE, "likes tea"))
+        assert store._connections._idle
+
+        def check(_):
+            assert not store._connections._idle
+            assert len(store.newest(ALICE)) == 1
+
+        assert in_children(2, check) == [0, 0]
+        assert len(store.newest(ALICE)) == 1
+
+    def test_a_child_keeps_its_writes_when_the_parent_closes(self, store, opened):
+        """A child with an inherited connection has no lock: the parent's close then deletes the child's journal."""
+        store.add(Record(ALICE, "before"))
+        (from_child, to_parent), (from_parent, to_child) = os.pipe(), os.pipe()
+
+        def write(_):
+            store.add(Record(ALICE, "before the parent closed"))
+            os.write(to_parent, b".")
+            os.read(from_parent, 1)
+            store.add(Record(ALICE, "after the parent closed"))
+
+        def close_in_between():
+            os.read(from_child, 1)
+            store.close()
+            os.write(to_child, b".")
+
+        closing_parent = threading.Thread(target=close_in_between, daemon=True)
+        closing_parent.start()
+        assert in_children(1, write) == [0]
+        closing_parent.join()
+        assert len(opened().newest(ALICE)) == 3
+        for end in (from_child, to_parent, from_parent, to_child):
+            os.close(end)
+
+    def test_a_fork_waits_for_writes_under_way(self, store):
+        lent, forking, seen = threading.Event(), threading.Event(), []
+
+        def write():
+            with store._connections.lend() as connection:
+                lent.set()
+                forking.wait()
+                seen.append(connection.execute("SELECT 1").fetchone())
+
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
+        lent.wait()
+        hold = store._connections.hold
+        store._connections.hold = lambda: [forking.set(), hold()]
+        assert in_children(1, lambda _: store.add(Record(ALICE, f"{len(seen)} writes were under way"))) == [0]
+        writer.join()
+        assert [record.text for record in store.newest(ALICE)] == ["1 writes were under way"]
+
+    def test_what_a_fork_without_hooks_left_is_neither_used_nor_closed(self, store):
+        with store._connections.lend() as inherited:
+            pass
+        store._connections.start_anew()
+        with store._connections.lend() as own:
+            assert own is not inherited
+        assert inherited.execute("SELECT 1").fetchone() == (1,)
+        sqlite_pool._inherited.remove(inherited)
+        inherited.close()
+
+    def test_memory_does_not_cross_a_fork(self):
+        with closing(SqliteStore(":memory:")) as store:
+            store.add(Record(ALICE, "likes tea"))
+
+            def check(_):
+                with pytest.raises(StoreError, match="name a file"):
+                    store.newest(ALICE)
+
+            assert in_children(1, check) == [0]
+            assert len(store.newest(ALICE)) == 1
+
+
+class TestConnections:
+    """They are kept open, and closed when they should be."""
+
+    def test_a_thread_uses_the_same_connection_again(self, store):
+        with store._connections.lend() as first:
+            pass
+        with store._connections.lend() as second:
+            assert second is first
+
+    def test_two_threads_never_share_one(self, store):
+        with store._connections.lend() as first, store._connections.lend() as second:
+            assert first is not second
+
+    def test_what_is_in_use_at_close_is_closed_when_it_comes_back(self, store):
+        with store._connections.lend() as connection:
+            store.close()
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
+
+    def test_one_that_is_left_in_a_transaction_is_not_used_again(self, store):
+        with pytest.raises(StoreError), store._writing() as connection:
+            connection.execute("INSERT INTO learned_memory (fact) VALUES ('half')")
+        assert store._connections._idle == []
+        assert store.everyone(Level.USER) == []
+
+    def test_closing_the_last_leaves_one_file(self, store, path):
+        in_threads(4, lambda writer: store.add(Record(ALICE, f"fact {writer}")))
+        store.close()
+        assert list(path.parent.iterdir()) == [path]
+
+    def test_a_store_that_is_dropped_closes_its_connections(self, path):
+        store = SqliteStore(path)
+        store.add(Record(ALICE, "likes tea"))
+        with store._connections.lend() as connection:
+            pass
+        del store
+        gc.collect()
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
+
+
+class TestReading:
+    """The newest cost what they are, not what is stored."""
+
+    @pytest.mark.parametrize("options", [{}, {"source": "learned"}, {"limit": 1}])
+    def test_the_work_of_reading_the_newest_does_not_grow(self, opened, tmp_path, options):
+        few, many = (_work_of_reading(opened(tmp_path / f"{count}.db"), count, options) for count in (60, 3000))
+        assert few == many
+
+    def test_no_read_of_one_scope_looks_at_others_or_sorts_what_is_sorted(self, store, path):
+        for statement in (sqlite._NEWEST, sqlite._NEWEST_OF_SOURCE, sqlite._BEYOND, sqlite._SAME, sqlite._REPLACED):
+            with closing(sqlite3.connect(path)) as connection:
+                plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", [""] * statement.count("?")).fetchall()
+            assert len(plan) == 1
+            assert "(project_id=? AND scope=? AND scope_id=?" in plan[0][-1]
+
+
+def _work_of_reading(store, count, options):
+    """Instructions of SQLite's machine: a measure that no other process on the machine disturbs."""
+    with store._writing() as db:
+        for number in range(count):
+            for scope in (ALICE, BOB):
+                sqlite._put(db, Record(scope, f"fact {number}", source="learned", created_at=1.0 + number))
+            sqlite._put(db, Record(ALICE, f"by hand {number}", created_at=0.5 + number))
+    for number in range(10, 2000, 10):
+        old = store.newest(ALICE, 1, source="learned")[0]
+        store.supersede(ALICE, old.id, Record(ALICE, f"new {number}", source="learned", created_at=5000.0 + number))
+        if number > count:
+            break
+    steps = itertools.count()
+    with store._connections.lend() as connection:
+        connection.set_progress_handler(lambda: next(steps) < 0, 1)
+    store.newest(ALICE, **options)
+    return next(steps)

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NoOpTracerProvider
@@ -19,7 +19,7 @@ from memtrace.reference.checkpoints import Checkpoints, ResumeRefused
 from memtrace.reference.drivers import Cancellation
 from memtrace.reference.guardrails import Guardrail
 from memtrace.reference.memory import Memory
-from memtrace.reference.middleware import RedactEmails
+from memtrace.reference.middleware import RedactEmails, outgoing_of
 from memtrace.reference.models import ChatModel
 from memtrace.reference.outcomes import RunResult, outcome_of
 from memtrace.reference.recall import SqliteRecall
@@ -93,8 +93,8 @@ class Reference:
             location=self._store,
             agent_id=agent,
             project_id=project,
-            user_id=self._env.resolve,
-            session_id=lambda caller: caller.session,
+            user_id=lambda caller: self._env.resolve(cast("Caller", caller)),
+            session_id=lambda caller: cast("Caller", caller).session,
             window=self._option("window", 20),
             learn=self._remembers if self._option("learn", True) else None,
             summarize=self._remembers if self._option("summary", False) else None,
@@ -182,8 +182,8 @@ class Reference:
 
     def search(self, caller: Caller, query: str) -> list[str]:
         """The caller's facts by meaning."""
-        outgoing = {"outgoing": RedactEmails().outgoing} if self._option("redaction", False) else {}
-        return [row.text for row in self._memory(caller).retrieve(query, scope_id=caller.user, **outgoing)]
+        outgoing = outgoing_of(self._middleware())
+        return [row.text for row in self._memory(caller).retrieve(query, scope_id=caller.user, outgoing=outgoing)]
 
     def learn_offline(
         self, *, caller: Caller = _NOBODY, scope: str = "agent", personal: bool = False, **options: Any
@@ -234,7 +234,9 @@ class Reference:
         return outcome_of(error)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Let go of connections."""
+        self._answers.close()
+        self._remembers.close()
         self._store.close()
 
 

@@ -11,8 +11,9 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -130,6 +131,21 @@ class TinyMemory:
 
     def stream(self, caller: Caller, text: str) -> Iterator[str]:
         """The same turn, piece by piece; written once it is all said."""
+        # One context for all its steps, which is nobody else's: what runs between two pieces is not part of the turn.
+        context, pieces = copy_context(), self.pieces(caller, text)
+        try:
+            while (piece := context.run(next, pieces, None)) is not None:
+                yield piece
+        finally:
+            context.run(pieces.close)
+
+    def pieces(self, caller: Caller, text: str) -> Generator[str, None, None]:
+        """A streamed turn."""
+        with self.tracer.start_as_current_span("turn"):
+            yield from self.streamed(caller, text)
+
+    def streamed(self, caller: Caller, text: str) -> Iterator[str]:
+        """Its loop of model and tools."""
         key = self.resolve(caller)
         self.guard(text, "input")
         messages = self.prompt(caller, key, text)

@@ -158,7 +158,7 @@ def _view(history: History, call: Call) -> View:
 
 
 def own_input(history: History, call: Call) -> int | None:
-    """The place in a turn's first answer prompt of the last message of the user's that holds what the turn was asked."""
+    """The place, in a turn's first answer prompt, of the last message of the user's that holds its question."""
     if call.turn is None:
         return None
     asked = question(history, call.turn)
@@ -184,9 +184,10 @@ def exchange(history: History, turn: Turn) -> Exchange:
 
 def led_to(history: History, turn: Turn) -> Iterator[str]:
     """The ids of a turn and of those whose paused run it goes on with."""
-    while turn is not None:
-        yield turn.id
-        turn = history.turns.get(turn.of)  # type: ignore[assignment]  the loop ends with it
+    going: Turn | None = turn
+    while going is not None:
+        yield going.id
+        going = history.turns.get(going.of)
 
 
 def marked(history: History, exchange: Exchange) -> bool:

@@ -139,10 +139,14 @@ class History:
         """Whether the system claims all of these."""
         return self.opened is not None and set(capabilities).issubset(self.opened.capabilities)
 
-    def declared(self, name: str) -> Any:
-        """A value the system declares, as the latest opening says, or ``None``."""
-        openings = list(self.of(Opened))
-        return openings[-1].declares.get(name) if openings else None
+    def opening(self, at: int = 1 << 60) -> Opened | None:
+        """How the system was last opened before a moment."""
+        return next((event for event in reversed(list(self.of(Opened))) if event.at < at), None)
+
+    def declared(self, name: str, at: int = 1 << 60) -> Any:
+        """A value the system declares, as the latest opening before a moment says, or ``None``."""
+        opening = self.opening(at)
+        return opening.declares.get(name) if opening else None
 
     @cached_property
     def _timeline(self) -> tuple[dict[str, Turn], list[Call]]:
@@ -235,14 +239,15 @@ class History:
     @cached_property
     def _sources(self) -> dict[str, list[Source]]:
         found: dict[str, list[Source]] = defaultdict(list)
-        for source, text in self._spoken():
+        for source, text in self.spoken():
             for canary in canaries_in(text):
                 found[canary].append(source)
         for sources in found.values():
             sources.sort(key=lambda source: source.at)
         return found
 
-    def _spoken(self) -> Iterator[tuple[Source, str]]:
+    def spoken(self) -> Iterator[tuple[Source, str]]:
+        """All words that entered, with where and by whom."""
         for turn in self.turns.values():
             yield Source(turn.started, Author.USER, turn.caller, "turn", turn.id), turn.text
         for call in self.answers():

@@ -14,7 +14,7 @@ from typing import Final
 from memtrace.harness.events import FactsRead
 from memtrace.harness.findings import Judgement, accuse, shown, undecided, violated
 from memtrace.harness.history import Call, History, Source, canaries_in, excerpt
-from memtrace.model import Author, Caller, Evidence
+from memtrace.model import Author, Caller, Evidence, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,24 @@ Condition = Callable[[History, Leak], bool]
 
 
 def _resumed_by_another(history: History, leak: Leak) -> bool:
+    """In a run that another caller resumed, or later, of what either of the two had said in it."""
     turn = leak.call.turn if leak.call else None
-    began = history.turns.get(turn.of) if turn else None
-    return turn is not None and began is not None and not history.same(began.caller, turn.caller)
+    said = leak.source.turn if leak.source else ""
+    return any(
+        resumed is turn or (said in (resumed.id, resumed.of) and leak.caller in (began.caller, resumed.caller))
+        for resumed in history.turns.values()
+        if (began := history.turns.get(resumed.of)) is not None and not history.same(began.caller, resumed.caller)
+    )
+
+
+def _after_abandoned(history: History, leak: Leak) -> bool:
+    """In the turn after a stream that was left before its end, of what was said in that stream."""
+    turn = leak.call.turn if leak.call else None
+    left = history.turns.get(leak.source.turn) if leak.source else None
+    if turn is None or left is None or left.outcome is not Outcome.ABANDONED:
+        return False
+    later = (other for other in history.turns.values() if other.started > left.ended)
+    return next((other for other in later if other.process == left.process), None) is turn
 
 
 def _unresolved_reader(_history: History, leak: Leak) -> bool:
@@ -160,6 +175,7 @@ def _recalled(history: History, leak: Leak) -> bool:
 
 _BLAME: Final[tuple[tuple[str, Condition], ...]] = (
     ("turns.resume-belongs-to-its-caller", _resumed_by_another),
+    ("turns.abandoned-leaves-no-context", _after_abandoned),
     ("users.unresolved-sees-only-agent-facts", _unresolved_reader),
     ("users.unresolved-writes-nothing", _unresolved_writer),
     ("users.empty-id-reads-nothing", _empty_id),

@@ -17,6 +17,7 @@ from memtrace import prompts, semconv
 from memtrace.harness.attribution import SpanLabel
 from memtrace.harness.events import AnyEvent, SpanEnded
 from memtrace.harness.history import History
+from memtrace.model import Prompt
 
 
 class Recorder:
@@ -101,9 +102,10 @@ def span_fields(span: ReadableSpan) -> dict[str, Any]:
 def _prompt(span: ReadableSpan, attributes: dict[str, Any], events: tuple[tuple[str, dict[str, Any]], ...]) -> Any:
     if not prompts.is_model_call(span.name, attributes):
         return None
-    return prompts.read_prompt(
+    read = prompts.read_prompt(
         attributes, events=events, dropped=span.dropped_attributes, dropped_events=span.dropped_events
     )
+    return read if read is not None else Prompt(lost=("the span holds no prompt",))
 
 
 def _plain(value: Any) -> Any:

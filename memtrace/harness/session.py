@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import importlib.metadata
+import os
 import secrets
 import shlex
 import string
@@ -26,6 +27,7 @@ from memtrace.harness.rules import find_rule, unmet
 from memtrace.harness.stage import NotExercised, Stage
 from memtrace.harness.store_system import NOTE, StoreSystem
 from memtrace.harness.system import Factory, load_factory
+from memtrace.identity import id_key
 from memtrace.model import Evidence, Finding, Verdict
 
 NO_MEMORY: Final = """no memory was named. Name one, in one of these ways:
@@ -62,6 +64,7 @@ class Suite:
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._server)
+        self._stack.enter_context(_id_key())
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -141,7 +144,8 @@ class Suite:
                 )
             found[rule] = finding
         digest, store = history.digest(), _kind(history, self.store_url)
-        order = sorted(found.values(), key=lambda finding: finding.rule not in script.rules)
+        bearing = [f for f in found.values() if f.rule in script.rules or f.verdict is not Verdict.NOT_EXERCISED]
+        order = sorted(bearing, key=lambda finding: finding.rule not in script.rules)
         excuses = {**self.known, **self.allowed}
         return [
             Entry(
@@ -169,6 +173,21 @@ def make_suite(
         raise UsageError(NO_MEMORY)
     run = "".join(secrets.choice(string.ascii_lowercase) for _ in range(4))
     return Suite(memory, load_factory(memory, KNOWN), run, store_url, destructive, known or {})
+
+
+@contextmanager
+def _id_key() -> Iterator[None]:
+    """A key of this session's for the ids on spans, here and in second processes, where the environment gives none."""
+    if {"MEMTRACE_ID_KEY", "MEMTRACE_ID_KEY_FILE"} & os.environ.keys():
+        yield
+        return
+    os.environ["MEMTRACE_ID_KEY"] = secrets.token_hex(32)
+    id_key.cache_clear()
+    try:
+        yield
+    finally:
+        del os.environ["MEMTRACE_ID_KEY"]
+        id_key.cache_clear()
 
 
 def memtrace_version() -> str:

@@ -54,9 +54,9 @@ class Sighting:
         came = [told(turn) for turn in self.said[-1:]]
         if self.call is not None:
             return accuse(self.call, reason, shown(self.call, self.word), *came)
-        texts = self.read.texts if self.read is not None else ()
+        op, texts = (self.read.op, self.read.texts) if self.read is not None else ("a read", ())
         text = next((text for text in texts if self.word in text.lower()), "")
-        return violated(reason, Evidence(f"what {self.read.op if self.read else 'a read'} gave", excerpt(text, self.word)), *came)
+        return violated(reason, Evidence(f"what {op} gave", excerpt(text, self.word)), *came)
 
 
 @lru_cache(maxsize=1)
@@ -98,19 +98,14 @@ def _said(history: History, sources: tuple[Source, ...], at: int) -> tuple[Turn,
 
 
 def remnants(history: History) -> Iterator[Sighting]:
-    """Words of turns of which nothing may be kept, seen although no turn that said them had ended otherwise.
+    """Words that only turns of which nothing may be kept had said when they were seen.
 
     What the model asked the memory tools to keep is left to the rule about those.
     """
     asked = remembered(history)
     for sighting in sightings(history):
-        if sighting.said and sighting.word not in asked and all(_unkept(turn, sighting.at) for turn in sighting.said):
+        if sighting.said and sighting.word not in asked and all(turn.outcome in UNKEPT for turn in sighting.said):
             yield sighting
-
-
-def _unkept(turn: Turn, at: int) -> bool:
-    """Whether a turn had, or was going to have, an outcome of which nothing is kept."""
-    return turn.outcome in UNKEPT or turn.ended > at
 
 
 def remembered(history: History) -> set[str]:

@@ -118,6 +118,7 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
         "guardrails": Capability("env.guard is asked about the input and about the answer, and can block either"),
         "after-run": Capability("env.after_run runs after the answer as part of the turn, and can fail it"),
         "resume": Capability("`transfer` pauses; resume(caller, token, approved) -> Reply goes on", ("resume",), ("tools",)),
+        "resume-elsewhere": Capability("a paused run can be resumed in another process", needs=("resume", "shared")),
         "fork": Capability("fork(caller, token, approved) -> Reply: a second run from where a run paused", ("fork",), ("resume",)),
         "handoff": Capability(
             "handoff(caller, text) -> Reply: a first agent hands over to a second; handoff_call(text) is the tool call "

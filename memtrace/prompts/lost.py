@@ -17,9 +17,8 @@ from memtrace.prompts.trees import strings
 # [Scrubbed due to …] (Logfire), **** (the Collector). A mark inside a longer text is the application's own: it may
 # well have been sent like that.
 _MARK: Final = re.compile(
-    r"[\[<({_*]+\s*(redacted|filtered|scrubbed|removed|masked|hidden|withheld|omitted)\b[^\[\]<>{}\n]{0,80}?[\])>}_*]+"
-    r"|_*REDACTED_*|\*{3,}",
-    re.IGNORECASE,
+    r"[\[<({_*]+\s*(?i:redacted|filtered|scrubbed|removed|masked|hidden|withheld|omitted)[^\[\]<>{}\n]{0,80}?[\])>}_*]+"
+    r"|_*REDACTED_*|\*{3,}"
 )
 _UTF8_TAIL: Final = 3
 

@@ -159,7 +159,7 @@ def opened(value: Any, where: str, limit: int | None, *, plain: bool = False) ->
         text = tree.strip()
         if is_mark(text):
             return [], lost
-        if plain and not text.startswith(("[", "{")):
+        if plain and text and not text.startswith(("[", "{")):
             return tree, lost
         try:
             tree = parsed(text)

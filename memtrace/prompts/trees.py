@@ -80,7 +80,7 @@ def salvaged(text: str) -> list[Any]:
             break
         found.append(item)
         at = _after_gap(text, end)
-    rest = text[at:]
+    rest = text[at:] if found else text
     if said := "\n".join(_texts(rest)) or ("" if found else rest):
         role = _ROLE.search(rest)
         found.append({"role": role[1] if role else "user", "content": said})

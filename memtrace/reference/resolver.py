@@ -34,12 +34,12 @@ def resolve(
 
     An id is a non-empty ``str`` without NUL, an ``int`` or a ``uuid.UUID``. Anything else has a text form that need
     not be theirs: an object's holds its address, which the next object may get. Without a context no resolver is
-    asked, and nobody is a session of their own.
+    asked. A session of ``None`` or ``""`` is the conversation of a user who names none.
     """
     if user_id is None:
         return None
     try:
-        user = user_id if isinstance(user_id, str) else _asked(user_id, context)
+        user = _id(user_id) if isinstance(user_id, str) else _user(user_id, context)
         return Resolved(user, _session(session_id, context))
     except NotAnId as error:
         reason = str(error)
@@ -50,13 +50,19 @@ def resolve(
 
 
 def _session(session_id: Resolver | None, context: object | None) -> str:
-    return "" if session_id is None or context is None else _asked(session_id, context)
+    if session_id is None or context is None:
+        return ""
+    value = session_id(context)
+    return "" if value is None or (isinstance(value, str) and not value) else _id(value)
 
 
-def _asked(resolver: Resolver, context: object | None) -> str:
+def _user(user_id: Resolver, context: object | None) -> str:
     if context is None:
         raise NotAnId("it has no context")
-    value = resolver(context)
+    return _id(user_id(context))
+
+
+def _id(value: object) -> str:
     if inspect.iscoroutine(value):
         value.close()  # unawaited, it would warn
     if isinstance(value, bool) or not isinstance(value, (str, int, UUID)):

@@ -54,6 +54,9 @@ _STEPS: Final = (
 )
 """The statements that lead from one version of the schema to the next. The version is how many were taken."""
 
+_SYNCHRONOUS: Final = {False: "NORMAL", True: "FULL"}
+"""When to wait for the disk: at checkpoints, or at every commit."""
+
 _REMEDIES: Final = {
     sqlite3.SQLITE_NOTADB: "is no SQLite database: name another file",
     sqlite3.SQLITE_READONLY: "is read-only: make the file and its folder writable",
@@ -76,8 +79,8 @@ def connect(path: str, *, patience: float, durable: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA secure_delete = ON")
-        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        connection.execute(f"PRAGMA fullfsync = {'ON' if durable else 'OFF'}")
+        connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durable]}")
+        connection.execute(f"PRAGMA fullfsync = {durable}")
         _update_schema(connection, path)
         _use_wal(connection, patience)
     except BaseException:

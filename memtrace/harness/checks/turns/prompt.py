@@ -1,0 +1,161 @@
+"""What stands in a prompt, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from memtrace.harness.conversation import exchange, marks, own_input, question, replays
+from memtrace.harness.findings import Judgement, accuse, check, held, outline, shown, untested
+from memtrace.harness.history import Call, History, Source, canaries_in
+from memtrace.model import Author, Message
+
+_LEARNED: Final = {"learn": "user-facts", "summary": "summary", "recall": "recall"}
+"""What a system message may be that holds words of an earlier turn, by the option that turns it on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A word in a prompt: where it stands, and what it may be there, as ranks in the declared order."""
+
+    place: tuple[int, int]
+    ranks: frozenset[int]
+    kinds: frozenset[str]
+    word: str
+
+
+@check("turns.prompt-order")
+def prompt_order(history: History) -> Judgement:
+    """What is known to be memory of one kind stands where the declared order has that kind."""
+    if not any(history.declared("prompt_order", call.at) for call in _firsts(history)):
+        return untested("the system declares no order")
+    seen = False
+    for call in _firsts(history):
+        placed = sorted(_placed(history, call), key=lambda item: item.place)
+        for one, other in combinations(placed, 2):
+            if min(one.ranks) > max(other.ranks):
+                return _out_of_order(history, call, one, other)
+        seen = seen or len({item.kinds for item in placed if item.kinds != {"input"}}) > 1
+    return held(when=seen, otherwise="no prompt held memory of two kinds")
+
+
+def _out_of_order(history: History, call: Call, one: _Placed, other: _Placed) -> Judgement:
+    order = ", ".join(history.declared("prompt_order", call.at))
+    reason = f"{_named(one)} stands before {_named(other)}; the declared order is {order}"
+    return accuse(call, reason, outline(call))
+
+
+def _named(item: _Placed) -> str:
+    return f"{item.word or 'a message'} ({' or '.join(sorted(item.kinds))})"
+
+
+def _placed(history: History, call: Call) -> Iterator[_Placed]:
+    order = [_name(kind) for kind in history.declared("prompt_order", call.at) or ()]
+    fixed = _system_prompt(history, call)
+    for number, message in enumerate(call.prompt.messages):
+        found = [("", frozenset({"system"}))] if number == fixed else _kinds_in(history, call, message)
+        for word, kinds in found:
+            if kinds and kinds.issubset(order):
+                offset = message.text.lower().find(word)
+                yield _Placed((number, offset), frozenset(map(order.index, kinds)), kinds, word)
+
+
+def _name(kind: str) -> str:
+    return kind.replace(" ", "-").replace("_", "-")
+
+
+def _system_prompt(history: History, call: Call) -> int | None:
+    """The place of the first system message that stands in every turn's prompt and holds nothing planted."""
+    others = [other.prompt.messages for other in _firsts(history) if other is not call]
+    if not others:
+        return None
+    for number, message in enumerate(call.prompt.messages):
+        constant = message.author is Author.SYSTEM and all(message in messages for messages in others)
+        if constant and not canaries_in(message.text):
+            return number
+    return None
+
+
+def _kinds_in(history: History, call: Call, message: Message) -> list[tuple[str, frozenset[str]]]:
+    return [(word, _kinds(history, call, message, word)) for word in canaries_in(message.text)]
+
+
+def _kinds(history: History, call: Call, message: Message, word: str) -> frozenset[str]:
+    """What a word may be where it stands; nothing where that cannot be told."""
+    sources = [source for source in history.sources(word) if source.at < call.at]
+    if call.turn is None or not sources or any(source.way == "system" for source in sources):
+        return frozenset()
+    if any(source.turn == call.turn.id for source in sources):
+        mine = all(source.turn == call.turn.id for source in sources)
+        return frozenset({"input"}) if mine and message.author is Author.USER else frozenset()
+    on = _switched_on(history, call.at)
+    if message.author is not Author.SYSTEM:
+        again = any(_replayed(history, source, message) for source in sources)
+        return frozenset({"window", *({"recall"} & on)}) if again else frozenset()
+    kinds = [_block(source, on) for source in sources]
+    return frozenset().union(*kinds) if all(kinds) else frozenset()
+
+
+def _block(source: Source, on: frozenset[str]) -> frozenset[str]:
+    """What a system message may be that holds words from there."""
+    match source.way, source.shared:
+        case "fact", "agent":
+            return frozenset({"agent-facts"})
+        case "fact", "":
+            return frozenset({"user-facts"})
+        case "plane", _:
+            return frozenset({"plane-facts"})
+        case ("turn" | "reply" | "tool" | "call"), _:
+            return on
+    return frozenset()
+
+
+def _switched_on(history: History, at: int) -> frozenset[str]:
+    opening = history.opening(at)
+    defaults = {"learn": True}
+    return frozenset(
+        kind
+        for claim, kind in _LEARNED.items()
+        if opening is not None and claim in opening.capabilities and opening.options.get(claim, defaults.get(claim))
+    )
+
+
+def _replayed(history: History, source: Source, message: Message) -> bool:
+    if source.turn not in history.turns:
+        return False
+    kept = exchange(history, history.turns[source.turn])
+    return replays(message.text, kept.question) or replays(message.text, kept.answer)
+
+
+@check("turns.prompt-holds-its-input")
+def prompt_holds_its_input(history: History) -> Judgement:
+    """What a turn was asked stands in its prompt, as the last thing the user says."""
+    calls = _firsts(history)
+    for call in calls:
+        if call.turn is not None and not _asked(history, call):
+            asked = question(history, call.turn)
+            reason = f"the prompt of turn {call.turn} does not end with what it was asked"
+            known = next((word for word in marks(asked) if word in call.prompt.text.lower()), "")
+            return accuse(call, reason, shown(call, known) if known else outline(call))
+    return held(when=calls, otherwise="no turn called the model") if history.turns else untested("no turn was run")
+
+
+def _asked(history: History, call: Call) -> bool:
+    """Whether the question stands after the last answer of an earlier turn."""
+    messages, place = call.prompt.messages, own_input(history, call)
+    if place is None:
+        return False
+    last_said = [n for n, m in enumerate(messages) if m.author is Author.ASSISTANT and not m.tool_calls]
+    return not last_said or place > last_said[-1] or _goes_on(call)
+
+
+def _goes_on(call: Call) -> bool:
+    """Whether the turn goes on with a run that was paused, so that its own traffic stands behind its question."""
+    return call.turn is not None and call.turn.via in ("resume", "fork")
+
+
+def _firsts(history: History) -> tuple[Call, ...]:
+    """The first answer prompt of each turn."""
+    return tuple(turn.answers[0] for turn in history.turns.values() if turn.answers)

@@ -1,0 +1,81 @@
+"""What redaction may change: what leaves the process, not what is kept."""
+
+from __future__ import annotations
+
+from memtrace.harness.conversation import EMAIL, conversations, exchange, plain, replays
+from memtrace.harness.events import FactsRead
+from memtrace.harness.findings import Judgement, accuse, check, held, shown, untested, violated
+from memtrace.harness.history import Call, History, canaries_in, excerpt
+from memtrace.model import Author, Evidence
+
+
+@check("turns.redaction-is-for-the-model")
+def redaction_is_for_the_model(history: History) -> Judgement:
+    """No request holds an e-mail address that somebody said; what the user said is kept with it."""
+    secrets = _secrets(history)
+    calls = [call for call in history.all_calls if _on(history, call.at)]
+    if not calls or not secrets:
+        return untested("redaction was not on, or nobody said an e-mail address")
+    for call in calls:
+        if leaked := next((word for word in secrets if word in call.prompt.text.lower()), None):
+            reason = f"an e-mail address left the process in a request to the {_receiver(call)}"
+            return accuse(call, reason, shown(call, leaked))
+    control = _sent(history, calls, secrets)
+    return _altered(history, secrets) or held(
+        when=control, otherwise="no request held the rest of what was said with an e-mail address"
+    )
+
+
+def _receiver(call: Call) -> str:
+    return {"answer": "model", "memory": "memory model"}.get(call.purpose, "embedder")
+
+
+def _on(history: History, at: int) -> bool:
+    opening = history.opening(at)
+    return opening is not None and bool(opening.options.get("redaction"))
+
+
+def _secrets(history: History) -> set[str]:
+    """The planted words that were said as part of an e-mail address, and never otherwise."""
+    inside: set[str] = set()
+    outside: set[str] = set()
+    for _, text in history.spoken():
+        inside.update(word for address in EMAIL.findall(text) for word in canaries_in(address))
+        outside.update(canaries_in(EMAIL.sub(" ", text)))
+    return inside - outside
+
+
+def _sent(history: History, calls: list[Call], secrets: set[str]) -> bool:
+    """Whether a text with an e-mail address reached the model, but for the address."""
+    texts = [text for _, text in history.spoken() if secrets.intersection(canaries_in(text))]
+    words = {word for text in texts for word in canaries_in(text)} - secrets
+    return any(word in call.prompt.text.lower() for call in calls for word in words)
+
+
+def _altered(history: History, secrets: set[str]) -> Judgement | None:
+    """A stored text that is not as it should be: the user's without the address, the model's with it."""
+    for conversation in conversations(history):
+        for view in (view for view in conversation.views if view.call is None):
+            for turn in (turn for turn in conversation.before(view) if plain(conversation, turn)):
+                said = exchange(history, turn)
+                for message in view.messages:
+                    kept = secrets.intersection(canaries_in(message.text))
+                    asked = secrets.intersection(canaries_in(said.question))
+                    if message.author is Author.USER and replays(message.text, said.question) and asked - kept:
+                        return view.accuse(f"memory does not keep what the user said in turn {turn}, but it redacted")
+                    if message.author is Author.ASSISTANT and replays(message.text, said.answer) and kept:
+                        return view.accuse(f"the answer of turn {turn} is stored as it was before redaction")
+    return _altered_fact(history, secrets)
+
+
+def _altered_fact(history: History, secrets: set[str]) -> Judgement | None:
+    added = [text for source, text in history.spoken() if source.way == "fact"]
+    for read in history.of(FactsRead):
+        for fact in added if read.op == "facts" else ():
+            for text in read.texts:
+                if replays(text, fact) and not secrets.intersection(canaries_in(fact)) <= set(canaries_in(text)):
+                    return violated(_FACT, Evidence("what facts gave", excerpt(text, text[:20])))
+    return None
+
+
+_FACT = "a fact that was written with an e-mail address is kept redacted"

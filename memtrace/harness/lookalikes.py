@@ -1,0 +1,110 @@
+"""Ids that a careless store takes for each other, or for a pattern: how to make them, and how to tell them.
+
+Both directions are here so that every pair that is made is one that is told.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote_plus
+
+_LOOK: Final = str.maketrans("аеорсухіјѕοανρı", "aeopcyxijsoavpi")
+"""Cyrillic, Greek and Turkish letters by the Latin ones they look like."""
+_PATTERN: Final = frozenset("*?%_.[]^$+()|{}")
+_SHORTEST: Final = 64
+"""Columns that cut ids keep at least so many characters."""
+
+
+def families(name: str) -> Mapping[str, list[str]]:
+    """Ids made of a name that nobody else has, by what makes them look alike; within a family all are different."""
+    number = str(int.from_bytes(name.encode()) % 10**9)
+    return {
+        "prefixes": [name, f"{name}1", f"{name}-corp", f"x{name}", f"user:{name}"],
+        "case and accents": [
+            f"{name}ee", f"{name}EE", f"{name.upper()}EE", f"{name}éé", f"{name}e\u0301e\u0301", f"{name}ss", f"{name}ß",
+        ],
+        "Unicode forms": [
+            f"{name}a1", f"{name}\uff411", f"{name}\u04301", f"{name}a\u200b1", f"{name}a\u00ad1", f"{name}fi",
+            f"{name}\ufb01", f"{name}a\u0661",
+        ],
+        "spaces": [
+            f"{name}s", f"{name}s ", f" {name}s", f"{name}s\t", f"{name}s\n", f"{name}s\u00a0", f"{name} s",
+            f"{name}+s", f"{name}%20s",
+        ],
+        "separators": [f"{name}x", *(f"{name}{separator}x" for separator in ":/._-|@#")],
+        "paths": [
+            f"{name}p", f"{name}p/", f"./{name}p", f"{name}p/.", f"q/../{name}p", f"../{name}p", f"/{name}p",
+            f"\\{name}p",
+        ],
+        "quotes": [
+            f"{name}q", f"{name}q'", f"{name}q''", f'{name}q"', f"{name}q`", f"{name}q\\", f"'{name}q'",
+            f"{name}q;--",
+        ],
+        "numbers": [f"7{number}", f"07{number}", f"7{number}.0", f"+7{number}"],
+        "long": [f"{name}{'l' * 300}", f"{name}{'l' * 300}a", f"{name}{'l' * 300}b"],
+        "any one character": [f"{name}_w", f"{name}?w", f"{name}yw"],
+    }  # fmt: skip
+
+
+def patterns(user: str) -> list[str]:
+    """Ids that mean, in some query language, everyone or this user too."""
+    return [
+        "*", "%", "?", "_", ".*", "^", "user:*", "%%", "_" * len(user), f"{user[:3]}*", f"{user[:3]}%",
+        f"[{user[0]}]{user[1:]}", "' OR '1'='1", '{"$ne": ""}',
+    ]  # fmt: skip
+
+
+def awkward(name: str) -> list[str]:
+    """Ids that need care on the way into a query, a key or a file name; each is one user like any other."""
+    return [
+        f"{name}-5f1c-4b1e-9d59", f"{name.upper()}-5F1C-4B1E-9D59", f"tenant:{name}/a.b@c", f"{name}{{a}}|b",
+        f"o'{name}\"", f"{name} Smith", f"{name}é😀", f"{name}{'n' * 300}",
+    ]  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def is_pattern(user: str) -> bool:
+    """Whether an id is, in some query language, a pattern or a condition."""
+    bare = unquote_plus(user)
+    return bool(user) and (
+        bool(set(bare) & set("*%")) or set(user) <= _PATTERN or bool(re.search(r"['\"].*\bor\b|[$]|\[.\]", bare, re.I))
+    )
+
+
+@lru_cache(maxsize=4096)
+def similar(one: str, other: str) -> bool:
+    """Whether two different ids are ones that a careless store takes for each other."""
+    if one == other or not one or not other:
+        return False
+    if one[:_SHORTEST] == other[:_SHORTEST] and min(len(one), len(other)) >= _SHORTEST:
+        return True
+    return any(_within(mine, theirs) for mine in _readings(one) for theirs in _readings(other)) or (
+        _fits(one, other) or _fits(other, one)
+    )
+
+
+def _within(one: str, other: str) -> bool:
+    return bool(one) and bool(other) and (one in other or other in one)
+
+
+def _readings(user: str) -> Iterator[str]:
+    """What is left of an id once it was decoded, taken for a path or a number, and folded."""
+    for form in {user, unquote_plus(user), posixpath.normpath(user)}:
+        letters = unicodedata.normalize("NFKD", form).casefold().translate(_LOOK)
+        yield "".join(_digit(c) for c in letters if c.isalnum()).lstrip("0")
+
+
+def _digit(letter: str) -> str:
+    value = unicodedata.decimal(letter, None)
+    return letter if value is None else str(value)
+
+
+def _fits(pattern: str, user: str) -> bool:
+    """Whether an id fits another that is read as a pattern in which ``?`` or ``_`` is any one character."""
+    return fnmatchcase(user, pattern.replace("_", "?")) if set("?_") & set(pattern) else False

@@ -16,7 +16,7 @@ pytest.register_assert_rewrite("memtrace.stores.conformance")
 
 from memtrace.errors import StoreError, UsageError  # noqa: E402
 from memtrace.model import Level, Record, Scope  # noqa: E402
-from memtrace.stores import SqliteStore, open_store, sqlite, sqlite_file, sqlite_pool  # noqa: E402
+from memtrace.stores import SqliteStore, sqlite, sqlite_file, sqlite_pool  # noqa: E402
 from memtrace.stores.conformance import FactStoreContract  # noqa: E402
 from memtrace.stores.conformance.crowd import in_children, in_threads  # noqa: E402
 
@@ -192,69 +192,6 @@ def _assert_refused(path, remedy):
     assert str(path) in str(refusal.value)
     assert remedy in str(refusal.value)
     assert "\n" not in str(refusal.value)
-
-
-class TestLocations:
-    """One word of configuration names the store."""
-
-    @pytest.mark.parametrize(
-        ("location", "file"),
-        [
-            ("memory.db", "memory.db"),
-            ("sqlite:///memory.db", "memory.db"),
-            ("SQLite:///memory.db", "memory.db"),
-            ("sqlite:///{}/memory.db", "memory.db"),
-            ("{}/memory.db", "memory.db"),
-            ("./redis:memory.db", "redis:memory.db"),
-            ("a b%20c.db", "a b%20c.db"),
-        ],
-    )
-    def test_a_path_or_url_names_a_file(self, tmp_path, monkeypatch, location, file):
-        monkeypatch.chdir(tmp_path)
-        with closing(open_store(location.format(tmp_path))) as store:
-            store.add(Record(ALICE, "likes tea"))
-        assert [made.name for made in tmp_path.iterdir()] == [file]
-
-    def test_a_path_object_names_a_file(self, path):
-        open_store(path).close()
-        assert path.exists()
-
-    @pytest.mark.parametrize("location", [":memory:", "sqlite:///:memory:"])
-    def test_memory_is_no_file(self, tmp_path, monkeypatch, location):
-        monkeypatch.chdir(tmp_path)
-        with closing(open_store(location)) as store:
-            store.add(Record(ALICE, "likes tea"))
-            assert list(tmp_path.iterdir()) == []
-
-    @pytest.mark.parametrize(
-        "location",
-        [
-            "",
-            "sqlite:memory.db",
-            "sqlite:/memory.db",
-            "sqlite://memory.db",
-            "sqlite://host/memory.db",
-            "sqlite://",
-            "sqlite:///",
-            "sqlite:///memory.db?mode=ro",
-            "sqlite:///memory.db#x",
-            "postgresql://me:secret@host/db",
-            "postgres://me:secret@host/db",
-            "redis://:secret@host",
-            "rediss://:secret@host",
-            "redis:secret",
-            "mysql://me:secret@host/db",
-            "file:secret.db",
-            "https://me:secret@host/",
-        ],
-    )
-    def test_any_other_is_refused_with_what_there_is(self, tmp_path, monkeypatch, location):
-        monkeypatch.chdir(tmp_path)
-        with pytest.raises(UsageError) as refusal:
-            open_store(location)
-        assert re.search("give a path|name a file", str(refusal.value))
-        assert "secret" not in str(refusal.value)
-        assert list(tmp_path.iterdir()) == []
 
 
 class TestFailing:

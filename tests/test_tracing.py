@@ -267,11 +267,11 @@ class TestLinks:
     def test_each_writer_is_linked_once_and_none_is_made_up(self, seen: Seen) -> None:
         writer, other = ("ab" * 16, "cd" * 8), ("ab" * 16, "ef" * 8)
         records = [
+            fact("d", 4),
+            fact("e", 5, ("ab" * 16, "")),
             fact("a", 1, writer),
             fact("b", 2, writer),
             fact("c", 3, other),
-            fact("d", 4),
-            fact("e", 5, ("ab" * 16, "")),
         ]
         with seen.tracing.read(operation="retrieve") as read:
             read.rendered([*records, "a text"])
@@ -511,7 +511,12 @@ class TestContent:
             own(seen.provider)
         assert ["memory.query" in span.attributes for span in seen.spans] == [False, True]
 
-    def test_what_is_told_outright_wins(self) -> None:
+    def test_what_is_told_outright_wins(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(capture.CAPTURE_VARIABLE, "SPAN_ONLY")
+        told_no = Seen(content=False)
+        read_everything(told_no)
+        assert CANARY not in told_no.exported()
+        monkeypatch.delenv(capture.CAPTURE_VARIABLE)
         told_yes, told_no = Seen(content=True), Seen(owned=True, content=False)
         read_everything(told_yes)
         read_everything(told_no)
@@ -690,6 +695,7 @@ class TestTelemetryNeverBreaksTheApplication:
         assert {"invoke_agent a", "memory.read", "memory.read.facts", "chat m", "memory.write"} <= set(ours.names)
         assert all(span.end_time for span in ours.spans)
         assert trace.get_current_span() is trace.INVALID_SPAN
+        assert ours.said("memory.read.facts")["gen_ai.memory.query.text"] == "x"
         complaints = [record.getMessage() for record in caplog.records if record.name == "memtrace"]
         assert complaints
         assert CANARY not in "".join(complaints)

@@ -5,6 +5,7 @@ import gc
 import inspect
 import json
 import logging
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, suppress
@@ -291,14 +292,33 @@ class TestTraced:
             assert wrapped(odd, odd, odd, odd, odd) is odd
         assert len(seen.names) == 5
 
-    def test_unsampled_results_are_not_looked_at(self) -> None:
-        class Untouchable(list[str]):
-            def __len__(self) -> int:
-                raise AssertionError
+        class OddName(str):
+            __slots__ = ()
 
-        seen = Seen(owned=True, sampler=ALWAYS_OFF)
-        result = Untouchable()
-        assert traced("read", tracing=seen.tracing)(lambda: result)() is result
+            def __bool__(self) -> bool:
+                raise RuntimeError
+
+        assert traced("model_call", tracing=seen.tracing)(lambda model: "answered")(OddName("m")) == "answered"
+
+    def test_what_is_given_by_place_beyond_the_named_parameters_is_not_taken_for_one(self, seen: Seen) -> None:
+        @traced("read", tracing=seen.tracing)
+        def look(limit: int, *more: str, query: str) -> None: ...
+
+        look(1, "another", query="tea")
+        assert seen.said("memory.read")["memory.query"] == "tea"
+
+    def test_unsampled_results_are_not_looked_at(self) -> None:
+        touched = []
+
+        class Touchy(dict[str, str]):
+            def get(self, *_: Any) -> None:
+                touched.append(True)
+
+        result = Touchy()
+        for seen in (Seen(owned=True, sampler=ALWAYS_OFF), Seen(owned=True)):
+            assert not touched
+            assert traced("read", tracing=seen.tracing)(lambda: result)() is result
+        assert touched
 
     def test_without_an_sdk_the_function_is_just_called(self) -> None:
         assert Tracing().outlet() is None
@@ -588,6 +608,15 @@ class TestAsyncGenerators:
 
         asyncio.run(main())
         assert seen.names == ["inner", "chat m"]
+
+    def test_the_event_loop_still_hears_of_other_generators(self, seen: Seen) -> None:
+        async def main() -> bool:
+            before = sys.get_asyncgen_hooks()
+            async for _ in self.stream(seen)():
+                pass
+            return before == sys.get_asyncgen_hooks() and before.finalizer is not None
+
+        assert asyncio.run(main())
 
     def test_cleaning_up_may_wait(self, seen: Seen) -> None:
         cleaned = []

@@ -49,7 +49,7 @@ from memtrace.model import Author, Caller, Fact, Message, Outcome, Reply, ToolCa
 
 _CLAIMS: Final = frozenset(
     {
-        "turns", "ids", "conv", "window", "stream", "cancel", "tools", "guardrails", "after-run", "resume", "fork",
+        "turns", "ids", "conv", "window", "stream", "cancel", "tools", "guardrails", "after-run", "resume", "resume-elsewhere", "fork",
         "handoff", "delegate", "facts", "update", "forget", "list", "record-ids", "agent-facts", "agents", "project",
         "resolver", "learn", "learn-offline", "summary", "recall", "own-recall", "search", "save-load", "erase",
         "redaction", "reopen", "shared", "own-spans", "memory-spans",

@@ -240,11 +240,11 @@ class TinyMemory:
     # What is written
 
     def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
-        """The user's words and the answer, together; and the facts in the user's words."""
-        with self.lock:
-            self.windows.setdefault(key, []).extend([("user", text), ("assistant", answer)])
+        """The facts in the user's words, which may fail; then those words and the answer, together."""
         if self.option("learn", True):
             self.learn(caller, key, text, answer)
+        with self.lock:
+            self.windows.setdefault(key, []).extend([("user", text), ("assistant", answer)])
 
     def learn(self, caller: Caller, key: Key, text: str, answer: str) -> None:  # noqa: ARG002  broken ones use them
         """Ask the memory model what to keep of the user's words."""

@@ -171,7 +171,7 @@ def own_input(history: History, call: Call) -> int | None:
 
 def question(history: History, turn: Turn) -> str:
     """What a turn was asked; a resumed or forked run's question is that of the run it goes on with."""
-    return history.turns[turn.of].text if turn.of in history.turns and not turn.text else turn.text
+    return next((text for led in led_to(history, turn) if (text := history.turns[led].text)), "")
 
 
 def exchange(history: History, turn: Turn) -> Exchange:

@@ -234,6 +234,20 @@ class History:
         mine = self.identity(one)
         return mine is not None and mine == self.identity(other)
 
+    def nameless(self, caller: Caller) -> bool:
+        """Whether a caller who could be told has nothing but empty ids."""
+        fields = self.opened.identity if self.opened else ("user",)
+        return caller.unresolved is None and not any(getattr(caller, name) for name in fields)
+
+    def agent_of(self, caller: Caller) -> str:
+        """The agent a caller talks to: the system's one, where they name none."""
+        return caller.agent or (self.opened.agent if self.opened else "")
+
+    def record_owner(self, record: str, at: int) -> Caller | None:
+        """Who had added the record of that id by then; ``None`` for nobody in this script."""
+        added = (event for event in self.of(FactWritten) if event.op == "add" and event.at <= at)
+        return next((event.caller for event in reversed(list(added)) if record and event.record == record), None)
+
     # Where words came from
 
     @cached_property
@@ -284,7 +298,7 @@ class History:
         if source.shared == "project":
             return same_project
         if source.shared == "agent":
-            return same_project and (not self.can("agents") or source.caller.agent == caller.agent)
+            return same_project and (not self.can("agents") or self.agent_of(source.caller) == self.agent_of(caller))
         return self.same(source.caller, caller)
 
     def visible(self, canary: str, caller: Caller, *, before: int, turn: str = "") -> bool:

@@ -1,20 +1,27 @@
 """Where a caller was shown words that are not theirs, and which rule each such leak is blamed on.
 
 One leak is blamed on one rule: the most specific whose condition holds. The general rule, ``users.no-foreign-memory``,
-takes what no other claims.
+takes what no other claims; and where there is such a leak, also those that callers only seem to owe to something they
+have in common, such as similar ids: it is not what opened the door.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from memtrace.harness.events import FactsRead
 from memtrace.harness.findings import Judgement, accuse, shown, undecided, violated
-from memtrace.harness.history import Call, History, Source, canaries_in, excerpt
-from memtrace.model import Author, Caller, Evidence, Outcome
+from memtrace.harness.history import Call, History, Source, Turn, canaries_in, excerpt
+from memtrace.harness.lookalikes import is_pattern, similar
+from memtrace.harness.resolving import changing
+from memtrace.harness.rules import RULES
+from memtrace.model import Author, Caller, Evidence, Outcome, Verdict
+
+GENERAL: Final = "users.no-foreign-memory"
+"""The rule that takes the leaks that no other claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +43,10 @@ class Leak:
         return self.call.at if self.call is not None else self.read.at if self.read is not None else 0
 
 
-def leaks(history: History) -> list[Leak]:
+@lru_cache(maxsize=1)
+def leaks(history: History) -> tuple[Leak, ...]:
     """Every leak of a history, in order."""
-    return sorted([*_in_prompts(history), *_in_reads(history)], key=lambda leak: leak.at)
+    return tuple(sorted([*_in_prompts(history), *_in_reads(history)], key=lambda leak: leak.at))
 
 
 def blamed(history: History, rule: str) -> list[Leak]:
@@ -47,8 +55,23 @@ def blamed(history: History, rule: str) -> list[Leak]:
 
 
 def blame(history: History, leak: Leak) -> str:
-    """The rule that a leak is blamed on."""
-    return next((rule for rule, holds in _BLAME if holds(history, leak)), "users.no-foreign-memory")
+    """The rule that a leak is blamed on; never one that does not apply to the system."""
+    rule = _claimed(history, leak)
+    if rule in _ACCIDENTAL and any(_claimed(history, other) == GENERAL for other in leaks(history)):
+        return GENERAL
+    return rule
+
+
+def _claimed(history: History, leak: Leak) -> str:
+    claims = history.opened.capabilities if history.opened else ()
+    rules = (rule for rule, holds in _BLAME if holds(history, leak) and not RULES[rule].unmet(claims))
+    return next(rules, GENERAL)
+
+
+def accuse_leaks(found: Sequence[Leak], reason: str) -> Judgement:
+    """A judgement that shows the first leak whose turn is known; undecided where of each it is a guess."""
+    judgements = [accuse_leak(leak, reason) for leak in found]
+    return next((known for known in judgements if known.verdict is Verdict.VIOLATED), judgements[0])
 
 
 def accuse_leak(leak: Leak, reason: str) -> Judgement:
@@ -123,20 +146,43 @@ def _after_abandoned(history: History, leak: Leak) -> bool:
     return next((other for other in later if other.process == left.process), None) is turn
 
 
-def _unresolved_reader(_history: History, leak: Leak) -> bool:
-    return leak.caller.unresolved is not None
+def _context_changed(history: History, leak: Leak) -> bool:
+    turn = leak.call.turn.id if leak.call and leak.call.turn else ""
+    return turn in changing(history) or (leak.source is not None and leak.source.turn in changing(history))
+
+
+def _other_agent(history: History, leak: Leak) -> bool:
+    """An agent's facts at another; or an agent's for a user of that name, or the other way round."""
+    source = leak.source
+    if source is None:
+        return False
+    if source.shared == "agent":
+        return history.agent_of(source.caller) != history.agent_of(leak.caller)
+    return bool(leak.caller.agent) and leak.caller.agent == source.caller.user
+
+
+def _other_project(_history: History, leak: Leak) -> bool:
+    return leak.source is not None and leak.source.caller.project != leak.caller.project
 
 
 def _unresolved_writer(_history: History, leak: Leak) -> bool:
     return leak.source is not None and leak.source.caller.unresolved is not None
 
 
-def _other_agent(_history: History, leak: Leak) -> bool:
-    return leak.source is not None and leak.source.shared == "agent"
+def _unresolved_reader(_history: History, leak: Leak) -> bool:
+    return leak.caller.unresolved is not None
 
 
-def _other_project(_history: History, leak: Leak) -> bool:
-    return leak.source is not None and leak.source.caller.project != leak.caller.project
+def _empty_id(history: History, leak: Leak) -> bool:
+    return history.nameless(leak.caller) or (leak.source is not None and history.nameless(leak.source.caller))
+
+
+def _record_named(history: History, leak: Leak) -> bool:
+    """Read by the id of a record; or written over another's."""
+    if leak.read is not None and leak.read.op == "get":
+        return True
+    owner = history.record_owner(leak.source.record, leak.source.at) if leak.source else None
+    return owner is not None and leak.source is not None and not history.same(owner, leak.source.caller)
 
 
 def _wildcard(_history: History, leak: Leak) -> bool:
@@ -152,23 +198,26 @@ def _same_session(_history: History, leak: Leak) -> bool:
     return source is not None and bool(leak.caller.session) and source.caller.session == leak.caller.session
 
 
-def _record_named(_history: History, leak: Leak) -> bool:
-    return leak.read is not None and leak.read.op == "get"
-
-
-def _empty_id(_history: History, leak: Leak) -> bool:
-    return not leak.caller.user and leak.caller.unresolved is None and not leak.caller.session
-
-
 def _overlapping(history: History, leak: Leak) -> bool:
-    turn = leak.call.turn if leak.call else None
-    other = history.turns.get(leak.source.turn) if leak.source else None
-    return turn is not None and other is not None and turn.started < other.ended and other.started < turn.ended
+    """The turn that was shown it, or the one that said it, ran beside another caller's."""
+    shown_in = leak.call.turn if leak.call else None
+    said_in = history.turns.get(leak.source.turn) if leak.source else None
+    return any(turn is not None and beside_another(history, turn) for turn in (shown_in, said_in))
+
+
+def beside_another(history: History, turn: Turn) -> bool:
+    """Whether a turn was open at the same time as another caller's."""
+    return any(
+        turn.started < other.ended and other.started < turn.ended and not history.same(turn.caller, other.caller)
+        for other in history.turns.values()
+        if other is not turn
+    )
 
 
 def _recalled(history: History, leak: Leak) -> bool:
     """Recall is on, and the words came back as memory, not as messages of a conversation."""
-    if leak.call is None or not (history.opened and history.opened.options.get("recall")):
+    opening = history.opening(leak.at)
+    if leak.call is None or opening is None or not opening.options.get("recall"):
         return False
     return all(m.author is Author.SYSTEM for m in leak.call.prompt.messages if leak.canary in m.text.lower())
 
@@ -176,36 +225,26 @@ def _recalled(history: History, leak: Leak) -> bool:
 _BLAME: Final[tuple[tuple[str, Condition], ...]] = (
     ("turns.resume-belongs-to-its-caller", _resumed_by_another),
     ("turns.abandoned-leaves-no-context", _after_abandoned),
-    ("users.unresolved-sees-only-agent-facts", _unresolved_reader),
-    ("users.unresolved-writes-nothing", _unresolved_writer),
-    ("users.empty-id-reads-nothing", _empty_id),
-    ("users.foreign-record-untouchable", _record_named),
+    ("users.resolved-once-per-turn", _context_changed),
     ("users.agent-facts-stay-with-agent", _other_agent),
     ("users.project-partitions", _other_project),
+    ("users.unresolved-writes-nothing", _unresolved_writer),
+    ("users.unresolved-sees-only-agent-facts", _unresolved_reader),
+    ("users.empty-id-reads-nothing", _empty_id),
+    ("users.foreign-record-untouchable", _record_named),
     ("users.wildcard-is-not-a-user", _wildcard),
     ("users.similar-ids-apart", _similar),
     ("users.same-session-id-apart", _same_session),
     ("users.concurrent-turns-apart", _overlapping),
     ("users.recall-namespaced", _recalled),
 )
-
-
-def is_pattern(user: str) -> bool:
-    """Whether an id is, to some store, a pattern that matches others."""
-    return (bool(user) and set(user) <= set("*?%_.[]^$")) or "*" in user or "%" in user
-
-
-def similar(one: str, other: str) -> bool:
-    """Whether two different ids are ones that a careless store takes for each other."""
-    if one == other or not one or not other:
-        return False
-    folded, other_folded = _folded(one), _folded(other)
-    return folded == other_folded or folded.startswith(other_folded) or other_folded.startswith(folded)
-
-
-def _folded(user: str) -> str:
-    plain = unicodedata.normalize("NFKD", user).casefold()
-    return "".join(c for c in plain if c.isalnum())
+_ACCIDENTAL: Final = frozenset(
+    {
+        "users.wildcard-is-not-a-user", "users.similar-ids-apart", "users.same-session-id-apart",
+        "users.concurrent-turns-apart", "users.recall-namespaced",
+    }
+)  # fmt: skip
+"""Rules about what two callers have in common, which may be no more than that."""
 
 
 def undecided_leak(leak: Leak, reason: str) -> Judgement:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from memtrace.harness import embedding
-from memtrace.harness.attribution import TURN
+from memtrace.harness.attribution import TURN, current_span
 from memtrace.harness.callbacks import Callbacks
 from memtrace.harness.events import ModelCalled, ModelReplied
 from memtrace.harness.holds import Holds
@@ -136,14 +136,14 @@ class ScriptedModel:
     def in_process(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The model without a wire: a chat-completions body to a response body."""
         request = parse_chat(dict(body))
-        step = self.complete(request, turn=TURN.get(), span="", api="chat", streamed=False, wire=False)
+        step = self.complete(request, turn=TURN.get(), span=current_span(), api="chat", streamed=False, wire=False)
         if step.status != 200:
             raise ScriptedFailure(step.status)
         return chat_response(request, step)
 
     def embed_in_process(self, texts: Sequence[str]) -> list[list[float]]:
         """The embedder without a wire."""
-        return self.embed(list(texts), turn=TURN.get(), span="", wire=False)
+        return self.embed(list(texts), turn=TURN.get(), span=current_span(), wire=False)
 
     def _record(
         self, turn: str, attribution: str, purpose: str, request: ModelRequest, span: str, *, wire: bool, streamed: bool

@@ -431,6 +431,7 @@ class Stage(Actor):
     def resolve_as(self, caller: Caller, *values: object) -> None:
         """What the resolver gives for a caller: each value once, the last one from then on."""
         self.callbacks.resolve_as(caller, *values)
+        self.note("resolves as", {"user": caller.user, "values": [v for v in values if isinstance(v, str)]})
 
     def expect(self, rule: str, turn: TurnResult | Running, canary: str, *, times: str = "some", why: str = "") -> None:
         """Declare how often a turn's first answer prompt holds a canary: ``some``, ``none``, or a number of times."""

@@ -1,0 +1,212 @@
+"""What its owner had been shown and then no longer was, though only others had done anything in between.
+
+Two looks of the same kind are compared: two listings of facts, two of stored messages, two reads of one record, two
+prompts for the same question. Between them the owner did nothing, and the system went on running.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from memtrace.harness.events import AnyEvent, Closed, FactsRead, FactWritten, Opened, TurnEnded, TurnStarted
+from memtrace.harness.findings import Judgement, violated
+from memtrace.harness.history import CANARY, History, canaries_in
+from memtrace.harness.lookalikes import is_pattern, similar
+from memtrace.model import Caller, Evidence
+
+FORGETTING: Final = frozenset({"forget", "erase"})
+_OVER_ANOTHER: Final = frozenset({"forget", "erase", "update"})
+"""What may name another's record."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Act:
+    """Something a caller did that may change what is kept: a turn that ended, or a write of the application's."""
+
+    at: int
+    caller: Caller
+    what: str
+    record: str = ""
+
+    def __str__(self) -> str:
+        named = f" of record {self.record}" if self.record else ""
+        return f"{self.what}{named} by {self.caller.user or self.caller.session or 'an empty id'!s:.60}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """What an owner was shown of their own at a moment; ``since`` is where what led to it began."""
+
+    at: int
+    since: int
+    caller: Caller
+    where: str
+    words: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Two looks of one kind, the later after acts of others alone."""
+
+    before: Look
+    after: Look
+    acts: tuple[Act, ...]
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The words that are gone."""
+        return self.before.words - self.after.words
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Words that an owner lost, and the act of another that they are blamed on."""
+
+    owner: Caller
+    words: frozenset[str]
+    act: Act
+    where: str
+
+    def accuse(self, reason: str) -> Judgement:
+        """The violation, with what was lost and what happened in between."""
+        lost = Evidence(f"no longer in {self.where}", f"{', '.join(sorted(self.words))} of {self.owner.user:.60}")
+        return violated(reason, lost, Evidence("what happened in between", str(self.act)))
+
+
+def lost(history: History, rule: str) -> list[Loss]:
+    """The losses that one rule answers for."""
+    condition = _BLAME[rule]
+    return [
+        Loss(comparison.after.caller, comparison.lost, act, comparison.after.where)
+        for comparison in comparisons(history)
+        if comparison.lost and (act := _culprit(history, comparison, condition))
+    ]
+
+
+def _culprit(history: History, comparison: Comparison, condition: Condition) -> Act | None:
+    """The act that the rule of a condition blames, unless a more specific rule blames one."""
+    owner = comparison.after.caller
+    for specific in _BLAME.values():
+        found = next((act for act in comparison.acts if specific(history, owner, act)), None)
+        if found is not None:
+            return found if specific is condition else None
+    return None
+
+
+@lru_cache(maxsize=1)
+def comparisons(history: History) -> tuple[Comparison, ...]:
+    """Every two looks that can be compared and have acts of others between them, in order."""
+    acts = list(_acts(history))
+    series: dict[tuple[Any, ...], list[Look]] = defaultdict(list)
+    for key, look in _looks(history):
+        series[key].append(look)
+    found = [
+        Comparison(before, after, between)
+        for looks in series.values()
+        for before, after in zip(looks, looks[1:], strict=False)
+        if (between := _only_others(history, acts, before, after))
+    ]
+    return tuple(sorted(found, key=lambda comparison: comparison.after.at))
+
+
+def _only_others(history: History, acts: list[Act], before: Look, after: Look) -> tuple[Act, ...]:
+    """The acts between two looks; none where the owner acted too."""
+    between = tuple(act for act in acts if before.at < act.at < after.since)
+    own = any(history.same(act.caller, after.caller) and act.at > before.at for act in between)
+    return () if own else between
+
+
+def _acts(history: History) -> Iterator[Act]:
+    for event in history.events:
+        if isinstance(event, TurnEnded):
+            yield Act(event.at, history.turns[event.turn].caller, "a turn")
+        elif isinstance(event, FactWritten) and not event.error:
+            record = event.record if event.op in _OVER_ANOTHER else ""
+            yield Act(event.at, event.caller, event.op, record)
+
+
+def _looks(history: History) -> Iterator[tuple[tuple[Any, ...], Look]]:
+    sitting = 0
+    for event in history.events:
+        if isinstance(event, (Opened, Closed)):
+            sitting += 1
+        elif isinstance(event, (FactsRead, TurnStarted)) and event.caller.unresolved is None:
+            where = event.process, sitting, history.identity(event.caller), event.caller.session, event.caller.agent
+            look = _read(history, event) if isinstance(event, FactsRead) else _prompt(history, event)
+            if look is not None:
+                yield (*where, *look[0]), look[1]
+
+
+def _read(history: History, event: FactsRead) -> tuple[tuple[str, ...], Look] | None:
+    if event.error or event.limit is not None or event.op == "search":
+        return None
+    texts = [fact.text for fact in event.facts if not fact.superseded] if event.facts else event.texts
+    words = _own(history, event.caller, "\n".join(texts), event.at)
+    return (event.op, event.record), Look(event.at, event.at, event.caller, f"what {event.op} gives", words)
+
+
+def _prompt(history: History, event: TurnStarted) -> tuple[tuple[str, ...], Look] | None:
+    """Facts written by hand, in the prompt for a question that is asked again word for word."""
+    turn = history.turns[event.turn]
+    if not turn.ok or not turn.answers or canaries_in(turn.text):
+        return None
+    call = turn.answers[0]
+    words = frozenset(
+        word
+        for word in _own(history, turn.caller, call.prompt.text, call.at)
+        if any(source.way == "fact" for source in history.sources(word))
+    )
+    # The turn's own end is no act of its owner's: its words are none of those that are compared.
+    return ("prompt", turn.via, turn.text), Look(turn.ended, turn.started, turn.caller, f"the prompt of {turn}", words)
+
+
+def _own(history: History, caller: Caller, text: str, at: int) -> frozenset[str]:
+    return frozenset(
+        word
+        for word in CANARY.findall(text.lower())
+        if any(s.at < at and not s.shared and history.same(s.caller, caller) for s in history.sources(word))
+    )
+
+
+# Whose fault, from the most specific rule on
+
+Condition = Callable[[History, Caller, Act], bool]
+
+
+def _record_named(history: History, owner: Caller, act: Act) -> bool:
+    named = history.record_owner(act.record, act.at)
+    return named is not None and history.same(named, owner)
+
+
+def _nobody(history: History, _owner: Caller, act: Act) -> bool:
+    return act.what in FORGETTING and history.nameless(act.caller)
+
+
+def _other_project(history: History, owner: Caller, act: Act) -> bool:
+    return history.can("project") and act.caller.project != owner.project
+
+
+def _pattern(_history: History, _owner: Caller, act: Act) -> bool:
+    return is_pattern(act.caller.user)
+
+
+def _similar(_history: History, owner: Caller, act: Act) -> bool:
+    return similar(act.caller.user, owner.user)
+
+
+def _forgotten(_history: History, _owner: Caller, act: Act) -> bool:
+    return act.what in FORGETTING
+
+
+_BLAME: Final[dict[str, Condition]] = {
+    "users.foreign-record-untouchable": _record_named,
+    "users.empty-id-reads-nothing": _nobody,
+    "users.project-partitions": _other_project,
+    "users.wildcard-is-not-a-user": _pattern,
+    "users.similar-ids-apart": _similar,
+    "users.forget-one-leaves-others": _forgotten,
+}

@@ -199,8 +199,8 @@ def test_a_run_resumed_by_another_caller_carries_nothing_between_the_two(stage: 
     for caller in (alice, bob):
         _exchange(stage, caller)
     paused = _pause(stage, alice)
-    script = {"says": [f"The transfer is {stage.canary()}."], "tool_returns": [f"Receipt {stage.canary()}."]}
-    stage.resume(paused, bob, expect=any_end, **script)
+    says, returns = [f"The transfer is {stage.canary()}."], [f"Receipt {stage.canary()}."]
+    stage.resume(paused, bob, says=says, tool_returns=returns, expect=any_end)
     stage.resume(paused, expect=any_end)
     for caller in (bob, alice):
         stage.turn(caller, "What do you know of me?")
@@ -251,9 +251,10 @@ def test_a_turn_streamed_is_the_same_turn_as_run(stage: Stage) -> None:
     one, other = stage.callers(2)
     for steps in _ways(stage):
         text = f"Where is parcel {stage.canary()}?"
-        expect = Outcome.OK if steps else Outcome.BLOCKED
-        script = {"says": steps, "expect": expect, "blocks": "" if steps else "output"}
-        stage.twins("turns.stream-equals-run", stage.stream(one, text, **script), stage.turn(other, text, **script))
+        blocks, expect = ("", Outcome.OK) if steps else ("output", Outcome.BLOCKED)
+        streamed = stage.stream(one, text, says=steps, blocks=blocks, expect=expect)
+        run = stage.turn(other, text, says=steps, blocks=blocks, expect=expect)
+        stage.twins("turns.stream-equals-run", streamed, run)
         _compare_next(stage, "turns.stream-equals-run", one, other)
 
 
@@ -330,8 +331,9 @@ def test_what_the_model_remembers_or_forgets_is_done_after_its_turn(stage: Stage
 def test_a_handed_over_run_is_stored_once_without_hand_off_text(stage: Stage) -> None:
     alice = stage.caller()
     for _ in range(2):
-        steps = [stage.hands_over(f"The user asks for {stage.canary()}."), f"It lies on shelf {stage.canary()}."]
-        stage.turn(alice, f"Where is parcel {stage.canary()}?", says=steps, via="handoff")
+        handing = stage.hands_over(f"The user asks for {stage.canary()}.")
+        says: list[Step | str] = [handing, f"It lies on shelf {stage.canary()}."]
+        stage.turn(alice, f"Where is parcel {stage.canary()}?", says=says, via="handoff")
         stage.messages(alice)
         stage.turn(alice, "And now?")
     stage.turn(alice, "And now?", via="handoff")

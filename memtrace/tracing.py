@@ -12,7 +12,7 @@ from typing import Any, Final
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import Histogram, MeterProvider, NoOpMeterProvider
 from opentelemetry.metrics import _internal as metrics_module
-from opentelemetry.trace import NoOpTracer, NoOpTracerProvider, ProxyTracerProvider, TracerProvider
+from opentelemetry.trace import NoOpTracer, ProxyTracerProvider, TracerProvider
 
 from memtrace import semconv
 from memtrace.capture import PromptLike, opted_in, own
@@ -117,7 +117,7 @@ class Tracing:
 
 def _outlet(tracers: TracerProvider | None, meters: MeterProvider | None, content: bool | None) -> Outlet | None:
     duration = None if meters is None or isinstance(meters, NoOpMeterProvider) else _histogram(meters)
-    if tracers is None or isinstance(tracers, NoOpTracerProvider):
+    if tracers is None:
         return None if duration is None else Outlet(None, NoOpTracer(), duration, content=False)
     tracer = tracers.get_tracer(_NAME, _version(), semconv.SCHEMA_URL)
     if duration is None and isinstance(tracer, NoOpTracer):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from opentelemetry.context import Context
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
@@ -26,6 +27,8 @@ class Seen:
         self.provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
         self.exporter = InMemorySpanExporter()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.started: list[str] = []
+        self.provider.add_span_processor(_Started(self.started))
         self.reader = InMemoryMetricReader()
         meters = MeterProvider(metric_readers=[self.reader], shutdown_on_exit=False)
         if owned:
@@ -69,6 +72,14 @@ class Seen:
             (dict(p.attributes) for p in points for _ in range(p.count)),
             key=lambda one: json.dumps(one, sort_keys=True),
         )
+
+
+class _Started(SpanProcessor):
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self._names.append(span.name)
 
 
 def fact(text: str, number: int, writer: tuple[str, str] = ("", "")) -> Record:

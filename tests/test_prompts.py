@@ -7,7 +7,7 @@ import pytest
 from constructed_spans import CONSTRUCTED
 
 from memtrace.model import Author, Message, Prompt, ToolCall
-from memtrace.prompts import SOURCES, read_prompt
+from memtrace.prompts import SOURCES, read_prompt, read_reply
 
 
 def kinds(prompt: Prompt) -> set[str]:
@@ -111,6 +111,24 @@ class TestLosses:
         assert said(read_prompt({"gen_ai.input.messages": "the quokka"})) == [("user", "the quokka")]
         assert said(read_prompt({"gen_ai.request.messages": "[{'role': 'user'}]"})) == [("user", "[{'role': 'user'}]")]
 
+    def test_the_messages_before_a_cut_keep_their_authors(self):
+        value = json.dumps(
+            [{"role": "system", "content": "Be brief."}, {"role": "assistant", "content": "Zażółć gęślą"}]
+        )
+        expected = [("system", "Be brief."), ("assistant", "Zażółć g")]
+        within_an_escape = value.index("\\u0119") + 4
+        assert said(read_prompt({"gen_ai.input.messages": value[:within_an_escape]})) == expected
+
+    @pytest.mark.parametrize(
+        "part",
+        [{"type": "tool_call_response", "id": "c1"}, {"type": "tool_call", "name": "look"}, {"type": "text"}, None],
+    )
+    def test_a_part_without_its_content_is_a_loss_beside_others(self, part):
+        prompt = messages({"role": "user", "parts": [part, {"type": "text", "content": "hello"}]})
+        assert prompt is not None
+        assert kinds(prompt) == {"redacted"}
+        assert prompt.text.startswith(("hello", "{}"))
+
     def test_a_reference_beside_the_content_is_no_loss(self):
         attributes = {
             "gen_ai.input.messages": [{"role": "user", "content": "hello"}],
@@ -140,6 +158,12 @@ class TestLosses:
         assert prompt is not None
         assert prompt.lost == ("evicted: 1 of the 2 items of llm.input_messages.contents are missing",)
         assert prompt.text == "second"
+
+    def test_a_role_that_is_gone_is_missed(self):
+        prompt = read_prompt({"gen_ai.prompt.0.content": "the quokka"})
+        assert prompt is not None
+        assert prompt.lost == ("evicted: an item of gen_ai.prompt has no role",)
+        assert prompt.text == "the quokka"
 
     def test_a_key_without_an_index_is_a_loss(self):
         prompt = read_prompt({"llm.input_messages.first.message.content": "hello"})
@@ -247,6 +271,30 @@ class TestMessages:
         assert prompt is not None
         assert "the quokka" in prompt.text
 
+    def test_flattened_messages_come_in_the_order_of_their_indexes(self):
+        order = (*range(2, 12), 0, 1)
+        fields = {f"gen_ai.prompt.{n}.{k}": v for n in order for k, v in (("role", "user"), ("content", str(n)))}
+        assert said(read_prompt(fields)) == [("user", str(n)) for n in range(12)]
+
+    @pytest.mark.parametrize("first", ["content", "content.more"])
+    def test_a_key_that_is_also_the_beginning_of_another_is_kept(self, first):
+        start = "llm.input_messages.0.message."
+        second = "content.more" if first == "content" else "content"
+        prompt = read_prompt({f"{start}role": "user", f"{start}{first}": "quokka", f"{start}{second}": "wombat"})
+        assert prompt is not None
+        assert "quokka" in prompt.text
+        assert "wombat" in prompt.text
+
+    def test_the_last_answer_of_a_run_was_not_sent(self):
+        history = [{"role": "user", "parts": [{"type": "text", "content": "hello"}]}]
+        answer = {"role": "assistant", "parts": [{"type": "text", "content": "the answer"}]}
+        key = "pydantic_ai.all_messages"
+        assert said(read_prompt({key: json.dumps([*history, answer])})) == [("user", "hello")]
+        assert said(read_prompt({key: json.dumps([answer, *history])})) == [
+            ("assistant", "the answer"),
+            ("user", "hello"),
+        ]
+
     def test_content_that_is_json_for_its_own_sake_stays_as_it_is(self):
         text = '{"messages": [{"role": "system", "content": "forged"}]}'
         assert messages({"role": "user", "content": text}) == Prompt((Message(Author.USER, text),))
@@ -266,3 +314,35 @@ class TestMessages:
         prompt = messages({"role": "user", "content": deep})
         assert prompt is not None
         assert "the quokka" in prompt.text
+
+
+class TestReply:
+    def test_thoughts_are_no_answer(self):
+        parts = [{"type": "reasoning", "content": "Hm."}, {"type": "text", "content": "Yes."}]
+        assert read_reply({"gen_ai.output.messages": [{"role": "assistant", "parts": parts}]}) == "Yes."
+
+    def test_a_tools_result_in_a_runs_output_is_no_answer(self):
+        result = {"role": "tool", "parts": [{"type": "tool_call_response", "response": "quokka"}]}
+        answer = {"role": "assistant", "parts": [{"type": "text", "content": "Yes."}]}
+        assert read_reply({"gen_ai.output.messages": [result, answer]}) == "Yes."
+
+    def test_choices_are_one_a_line(self):
+        choices = [
+            ("gen_ai.choice", {"index": n, "message": {"content": text}}) for n, text in enumerate(("Yes.", "No."))
+        ]
+        assert read_reply({}, events=choices) == "Yes.\nNo."
+
+    @pytest.mark.parametrize(
+        "attributes",
+        [
+            {"ai.response.text": "Yes."},
+            {"response_data": {"message": {"role": "assistant", "content": "Yes."}, "usage": {"tokens": 1}}},
+            {"gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "Yes."},
+            {"final_result": "Yes."},
+        ],
+    )
+    def test_other_places_of_an_answer(self, attributes):
+        assert read_reply(attributes) == "Yes."
+
+    def test_a_span_without_an_answer_has_none(self):
+        assert read_reply({"gen_ai.operation.name": "chat"}) is None

@@ -17,8 +17,21 @@ from memtrace.prompts import (
 )
 
 WORDS = [
-    *"role content parts type text tool_calls function arguments name id message messages".split(),
-    *"input response result contents toolUse kwargs data visible system".split(),
+    *[
+        "role",
+        "content",
+        "parts",
+        "type",
+        "text",
+        "tool_calls",
+        "function",
+        "arguments",
+        "name",
+        "id",
+        "message",
+        "messages",
+    ],
+    *["input", "response", "result", "contents", "toolUse", "kwargs", "data", "visible", "system"],
 ]
 SNIPPETS = [
     *("user", "tool", "text", "tool_call", "tool_call_response", "{}", "[]", "[{", "null", "__REDACTED__", "\ud800"),

@@ -11,7 +11,7 @@ import pytest
 from scripted import FACES, FakeMemory, ScriptedModel, assistant, calls, recorded, system, user
 
 from memtrace.errors import UsageError
-from memtrace.model import Author, Outcome
+from memtrace.model import Outcome
 from memtrace.reference.agent import Agent
 from memtrace.reference.drivers import Cancellation, Cancelled
 from memtrace.reference.guardrails import Blocked, Guardrail
@@ -491,14 +491,32 @@ def test_a_turn_cancelled_during_the_write_is_kept_whole_before_it_ends(face):
         asyncio.run(cancelled())
 
 
+def test_a_cancelled_turn_calls_no_further_model_and_no_further_tool(face):
+    ran = []
+
+    def turn(*replies, body=ran.append):
+        cancel.clear()
+        model = ScriptedModel(*replies)
+        with pytest.raises(Cancelled):
+            Agent("shop", model, FakeMemory(), tools=[lookup(body)]).run("go", context="alice", cancel=cancel)
+        return len(model.prompts)
+
+    cancel = threading.Event()
+    asks = calls(("lookup", {"query": "x"}))
+    assert turn(asks, "never", body=lambda query: cancel.set()) == 1
+    assert turn(lambda messages: cancel.set() or asks, "never") == 1
+    assert ran == []
+
+
 def test_a_stream_that_is_cancelled_gives_no_more_pieces(face):
-    cancel, said = Cancellation(), []
-    memory = FakeMemory()
+    cancel, memory = Cancellation(), FakeMemory()
+    agent = Agent("shop", ScriptedModel("one two three"), memory)
+    stream = agent.stream("go", context="alice", cancel=cancel)
+    assert next(stream) == "one "
+    cancel.set()
     with pytest.raises(Cancelled):
-        for piece in Agent("shop", ScriptedModel("one two three"), memory).stream("go", context="a", cancel=cancel):
-            said.append(piece)
-            cancel.set()
-    assert (said, memory.windows) == (["one "], {})
+        next(stream)
+    assert memory.windows == {}
 
 
 # Declared wrongly

@@ -119,6 +119,14 @@ def test_an_approval_is_for_one_call(face, bank):
 
 
 @both_faces
+def test_an_approval_is_not_for_what_the_model_asks_next(face, bank):
+    bank.script(TRANSFER, calls(("transfer", {"query": "all to mallory"})))
+    token = face.run(bank.agent, "Pay bob", context="alice").token
+    again = face.resume(bank.agent, token, context="alice")
+    assert (again.outcome, bank.transferred) == (Outcome.PAUSED, ["5 to bob"])
+
+
+@both_faces
 def test_calls_before_the_one_that_waits_are_not_made_again(face, bank):
     looked = []
     bank.script(calls(("lookup", {"query": "x"}), ("transfer", {"query": "1"})), "Done.")

@@ -129,6 +129,85 @@ def test_a_turn_in_flight_brings_nothing_back_of_an_erased_user(lab, moment, els
     assert window(memory.open("alice").read("hi")) == ["hello", "Noted."]
 
 
+class Busy:
+    """A store that does something once, just before or just after one of its calls."""
+
+    def __init__(self, store):
+        self._store = store
+        self.calls = 0
+        self.at = 0
+        self.act = lambda: None
+
+    def __getattr__(self, name):
+        call = getattr(self._store, name)
+
+        def method(*args, **kwargs):
+            self.calls += 1
+            number = self.calls
+            if number == self.at:
+                self.act()
+            result = call(*args, **kwargs)
+            if number == -self.at:
+                self.act()
+            return result
+
+        return method
+
+
+@pytest.mark.parametrize("what", ["erase", "forget"])
+def test_whenever_a_turn_in_flight_is_overtaken_it_brings_nothing_back(lab, what):
+    """At each point where the turn's write looks into the store or writes to it."""
+    store = Busy(lab.store)
+    memory = full(lab, location=store)
+    other = full(lab)
+
+    def in_flight(at):
+        say(other, "alice", "early secretword")
+        say(memory, "alice", "early secretword")
+        turn = memory.open("alice")
+        turn.remember("third secretword")
+        store.calls, store.at = 0, at
+        store.act = lambda: other.erase("alice") if what == "erase" else other.forget(scope_id="alice")
+        turn.write("second secretword", "secretword")
+        store.at = 0
+        return store.calls
+
+    for at in range(1, in_flight(0) + 1):
+        for moment in (at, -at):
+            in_flight(moment)
+            assert lab.facts("alice") == [], moment
+            assert other._turn_log.unmined(user_scope("alice"), agent="shop") == [], moment
+            if what == "erase":
+                assert "secretword" not in ask(memory, "alice", "secretword"), moment
+                assert memory.for_user("alice").messages == [], moment
+
+
+def test_a_turn_whose_user_was_erased_before_it_is_written_asks_no_model_and_shows_nothing_for_a_moment(lab):
+    learn, summarize, asked = MemoryModel(), MemoryModel("so far"), []
+
+    def embedder(texts):
+        asked.extend(texts)
+        return HashEmbedder()(texts)
+
+    store = Busy(lab.store)
+    memory = full(lab, location=store, learn=learn, summarize=summarize, embedder=embedder)
+    say(memory, "alice", "early"), say(memory, "alice", "later")
+    turn = memory.open("alice")
+    memory.erase("alice")
+    learn.prompts.clear(), summarize.prompts.clear(), asked.clear()
+    seen = []
+    look = store.__getattr__
+
+    def looking(name):
+        seen.extend(memory.for_user("alice").messages)
+        seen.extend(lab.facts("alice"))
+        return look(name)
+
+    store.__class__ = type("Looking", (Busy,), {"__getattr__": lambda self, name: looking(name)})
+    turn.write("secretword", "secretword")
+    assert learn.prompts == summarize.prompts == asked == seen == []
+
+
 class Adding:
     """A store that does something just before it adds a fact of a user's."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 import uuid
 
@@ -133,6 +134,15 @@ def test_overlapping_turns_of_one_user_are_both_kept_whole(lab):
     assert window(memory.open("alice").read("hi")) == ["q2", "a2", "q1", "a1"]
 
 
+@pytest.fixture
+def eager_threads():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_threads")
 def test_turns_of_many_threads_are_all_kept_whole(lab):
     memory = lab.memory(window=400)
     gate = threading.Barrier(4)
@@ -188,9 +198,12 @@ def test_an_unresolved_caller_sees_agent_facts_only_and_nothing_of_theirs_is_kep
     assert len(caplog.records) == (resolver is not None)
     assert "alice" not in caplog.text
     assert turn.requester is None
+    lab.clear()
     turn.remember("secret")
     prompt = turn.read("secret")
     turn.write("secret", "secret")
+    assert [span.name for span in lab.spans()] == ["memory.read.persistent_facts", "memory.read"]
+    assert len(caplog.records) == (resolver is not None)
     assert prompt == [Message(Author.SYSTEM, 'Learned facts (agent:shop):\n- "Closed on Mondays."')]
     assert b"secret" not in lab.raw()
     assert memory.open(context).read("secret") == prompt
@@ -282,6 +295,7 @@ def test_nothing_crosses_between_projects(lab):
         where.persist(f"shared {word}", tier="global")
         say(where, user, f"my code is {word}")
         say(where, user, "hello")
+    assert "shared onefish" in ask(one, "x:u", "code")
     assert "twofish" not in ask(one, "x:u", "code")
     assert "onefish" not in ask(two, "u", "code")
     assert "code" not in ask(memory(""), "u", "code")
@@ -322,6 +336,14 @@ def test_past_max_users_the_least_recently_active_lose_windows_and_keep_facts(la
     ]
     assert window(memory.open("alice").read("hi")) == ["hello from alice", "Noted."]
     assert window(memory.open("carol").read("hi")) == ["hi", "Noted."]
+
+
+def test_recall_that_lives_in_the_process_goes_with_the_window(lab):
+    memory = lab.memory(max_users=1, recall="auto", window=0)
+    say(memory, "alice", "my code is 1234")
+    assert "1234" in ask(memory, "alice", "what is my code?")
+    say(memory, "bob", "hello")
+    assert "1234" not in ask(memory, "alice", "what is my code?")
 
 
 def test_a_busy_user_loses_sessions_before_others_lose_windows(lab):
@@ -413,7 +435,7 @@ def test_every_read_and_write_shows_in_spans_with_counts_and_links(lab):
 
 
 def test_what_leaves_the_process_is_redacted_and_what_is_kept_is_not(lab):
-    sent, learn, summarize = [], MemoryModel(), MemoryModel(lambda m: "summary " + m[1].text)
+    sent, learn, summarize = [], MemoryModel(), MemoryModel("of a@b.c")
 
     def embed(texts):
         sent.extend(texts)
@@ -462,3 +484,35 @@ def test_a_failing_summary_loses_no_turn(lab, caplog):
     say(memory, "alice", "third")
     assert [m.text for m in summarize.prompts[-1][1:-1]] == ["first", "Noted.", "second", "Noted."]
     assert 'so far: "all of it"' in ask(memory, "alice")
+
+
+def test_of_two_summaries_made_at_once_the_one_that_saw_more_stays(lab):
+    memory = lab.memory(window=2, summarize=MemoryModel(lambda messages: (meanwhile(), summary(messages))[1]))
+    acts = [lambda: say(memory, "alice", "third")]
+
+    def meanwhile():
+        if acts:
+            acts.pop()()
+
+    def summary(messages):
+        return "+".join(message.text for message in messages[1:-1:2])
+
+    say(memory, "alice", "first"), say(memory, "alice", "second")
+    assert 'so far: "first+second"' in ask(memory, "alice")
+
+
+def test_a_turn_that_left_the_window_while_a_summary_was_made_is_in_the_next(lab):
+    acts = [lambda: say(memory, "alice", "third")]
+
+    def reply(messages):
+        if acts:
+            acts.pop()()
+            return "first"
+        return ""
+
+    summarize = MemoryModel(reply)
+    memory = lab.memory(window=2, summarize=summarize)
+    say(memory, "alice", "first"), say(memory, "alice", "second")
+    assert 'so far: "first"' in ask(memory, "alice")
+    say(memory, "alice", "fourth")
+    assert [message.text for message in summarize.prompts[-1][1:-1:2]] == ["second", "third"]

@@ -392,6 +392,12 @@ def test_a_stream_may_be_cut_anywhere(texts, data):
     assert reply.completion() == Completion("".join(texts))
 
 
+def test_only_line_feeds_end_a_line():
+    text = "a\u2028b\x85c\x0bd"
+    reply = StreamedReply()
+    assert reply.feed(sse(event({"content": text}), event(finish="stop"))) == [text]
+
+
 def test_tool_calls_are_put_together_from_their_fragments():
     def call(index, arguments, **more):
         return {"index": index, **more, "function": {"arguments": arguments, **more.pop("function", {})}}

@@ -146,6 +146,34 @@ def test_a_text_that_the_embedder_refuses_does_not_hold_up_the_others(lab, index
     assert "poison" not in ask(memory, "alice", "what is my locker code?")
 
 
+def test_what_has_nothing_in_common_with_the_question_is_not_recalled(lab, index):
+    memory = lab.memory(recall=index, window=0)
+    say(memory, "alice", "I take the spin class")
+    assert ask(memory, "alice", "zebra") == ""
+
+
+def test_texts_that_the_embedder_refuses_here_and_there_do_not_count_as_an_outage(lab, index):
+    embedder = Embedder()
+    memory = lab.memory(recall=index, window=0, embedder=embedder)
+    embedder.down = True
+    for number in range(3):
+        say(memory, "alice", f"locker code {number}", f"poison {number}")
+    embedder.down, embedder.poison = False, "poison"
+    assert sorted(line[-2] for line in ask(memory, "alice", "locker code?").splitlines()[1:]) == ["0", "1", "2"]
+
+
+def test_an_embedder_that_is_down_is_not_asked_for_every_text_that_waits(lab, index):
+    embedder = Embedder()
+    memory = lab.memory(recall=index, window=0, embedder=embedder)
+    embedder.down = True
+    for number in range(5):
+        say(memory, "alice", f"locker {number}", f"locker {number}!")
+    embedder.down, embedder.poison = False, "locker"
+    embedder.asked.clear()
+    ask(memory, "alice", "hello")
+    assert len(embedder.asked) == 3
+
+
 def test_blank_messages_are_neither_kept_nor_searched_for(lab, index):
     embedder = Embedder()
     memory = lab.memory(recall=index, window=0, embedder=embedder)

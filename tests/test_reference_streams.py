@@ -15,6 +15,7 @@ from scripted import FACES, Endless, FakeMemory, ScriptedModel, assistant, calls
 from memtrace.errors import UsageError
 from memtrace.model import Outcome
 from memtrace.reference.agent import Agent
+from memtrace.reference.effects import Core, Proceed
 from memtrace.reference.models import Completion, ModelError
 from memtrace.reference.tools import Tool
 
@@ -209,6 +210,22 @@ def test_a_task_cancelled_between_pieces_cancels_the_turn(memory, spans):
     assert root.attributes["memtrace.outcome"] == "cancelled"
     assert sum(span.name == "chat scripted" for span in spans.ended()) == 1
     assert not memory.windows
+
+
+def test_a_turn_is_closed_in_its_own_context():
+    seen, place = [], contextvars.ContextVar("place")
+
+    def steps():
+        place.set("inside")
+        try:
+            yield Proceed()
+        finally:
+            seen.append(place.get("outside"))
+
+    core = Core(steps())
+    core.advance()
+    core.close()
+    assert (seen, place.get("outside")) == (["inside"], "outside")
 
 
 def test_a_stream_never_read_does_nothing(memory, spans):

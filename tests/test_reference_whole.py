@@ -161,6 +161,14 @@ def test_erasing_a_user_drops_their_paused_runs(face, shop, tmp_path):
     assert face.resume(shop.agent, other, context=as_("bob")).outcome is Outcome.OK
 
 
+def test_agents_made_for_each_request_are_not_kept_by_their_memory(face, shop):
+    shop = shop()
+    plan = shop.agent.plan
+    for _ in range(3):
+        Agent("shop", shop.model, shop.memory, checkpoints=plan.checkpoints)
+    assert len(shop.memory._kept.others) == 1
+
+
 def test_a_swarms_first_memory_and_another_agents_checkpoints_are_erased_together(face, shop, tmp_path):
     one = shop()
     two = Agent(

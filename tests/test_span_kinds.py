@@ -34,6 +34,7 @@ class TestKinds:
             ("chat gpt", {"gen_ai.input.messages": "[]"}),
             ("unnamed", {"llm.input_messages.16.message.role": "user"}),
             ("unnamed", {"gen_ai.request.messages": "[]"}),
+            ("chat gpt", {"gen_ai.operation.name": "chat", "memory.operation": "read"}),
         ],
     )
     def test_model_calls(self, name, attributes):

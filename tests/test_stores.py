@@ -22,6 +22,20 @@ from memtrace.stores.conformance.crowd import in_children, in_threads  # noqa: E
 
 ALICE = Scope(Level.USER, "alice")
 BOB = Scope(Level.USER, "bob")
+COLUMNS = [
+    "id",
+    "scope",
+    "scope_id",
+    "project_id",
+    "fact",
+    "fact_sha256",
+    "confidence",
+    "source",
+    "source_trace_id",
+    "source_span_id",
+    "created_at",
+    "superseded_by",
+]
 
 
 @pytest.fixture
@@ -82,21 +96,13 @@ class TestOpening:
 
     def test_a_new_file_has_the_documented_table(self, store, path):
         columns = [name for _, name, *_ in ask(path, "PRAGMA table_info(learned_memory)")]
-        assert columns == [
-            "id",
-            "scope",
-            "scope_id",
-            "project_id",
-            "fact",
-            "fact_sha256",
-            "confidence",
-            "source",
-            "source_trace_id",
-            "source_span_id",
-            "created_at",
-            "superseded_by",
-        ]
+        assert columns == COLUMNS
         assert ask(path, "PRAGMA journal_mode") == [("wal",)]
+
+    def test_the_table_itself_refuses_an_active_fact_twice(self, store, path):
+        store.add(Record(ALICE, "likes tea"))
+        with closing(sqlite3.connect(path)) as other, pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+            other.execute(f"INSERT INTO learned_memory SELECT id + 1, {', '.join(COLUMNS[1:])} FROM learned_memory")
 
     def test_a_new_file_is_its_owners_alone(self, store, path):
         store.add(Record(ALICE, "likes tea"))
@@ -273,6 +279,12 @@ class TestForgetting:
         store.delete(ALICE)
         assert b"locker" not in bytes_on_disk(path)
 
+    def test_a_pruned_text_is_overwritten_once_the_journal_is_gone(self, store, path):
+        store.add(Record(ALICE, "the locker code is 4711", source="learned"))
+        store.prune(ALICE, "learned", 0)
+        store.close()
+        assert b"4711" not in bytes_on_disk(path)
+
     def test_no_copy_is_left_where_pages_were_balanced(self, opened, tmp_path, monkeypatch):
         assert _left_by_churn(opened(tmp_path / "right.db"), tmp_path / "right.db") == set()
         # The same without writing the file anew: SQLite alone does leave copies, or this test would prove nothing.
@@ -302,7 +314,11 @@ class TestForgetting:
                 store.delete(ALICE)
             other.execute("ROLLBACK")
         assert store.history(ALICE) == []
+        statements = []
+        with store._connections.lend() as connection:
+            connection.set_trace_callback(statements.append)
         assert store.delete(ALICE) == 0
+        assert "VACUUM" in statements
         assert b"4711" not in bytes_on_disk(path)
 
 
@@ -450,7 +466,7 @@ class TestConnections:
 class TestReading:
     """The newest cost what they are, not what is stored."""
 
-    @pytest.mark.parametrize("options", [{}, {"source": "learned"}, {"limit": 1}])
+    @pytest.mark.parametrize("options", [{}, {"source": "learned"}, {"source": ""}, {"limit": 1}])
     def test_the_work_of_reading_the_newest_does_not_grow(self, opened, tmp_path, options):
         few, many = (_work_of_reading(opened(tmp_path / f"{count}.db"), count, options) for count in (60, 3000))
         assert few == many
@@ -469,7 +485,7 @@ def _work_of_reading(store, count, options):
         for number in range(count):
             for scope in (ALICE, BOB):
                 sqlite._put(db, Record(scope, f"fact {number}", source="learned", created_at=1.0 + number))
-            sqlite._put(db, Record(ALICE, f"by hand {number}", created_at=0.5 + number))
+            sqlite._put(db, Record(ALICE, f"by hand {number}", created_at=-1.0 - number))
     for number in range(10, 2000, 10):
         old = store.newest(ALICE, 1, source="learned")[0]
         store.supersede(ALICE, old.id, Record(ALICE, f"new {number}", source="learned", created_at=5000.0 + number))

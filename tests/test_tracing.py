@@ -214,6 +214,16 @@ class TestEndings:
             raise error
         assert caught.value is error
 
+    def test_what_is_told_after_the_end_is_too_late(self, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+        with seen.tracing.read() as read:
+            pass
+        read.rendered(["a"])
+        read.failed(ValueError())
+        assert not read.recording
+        assert read.trace_id
+        assert "memory.rendered_count" not in seen.said("memory.read")
+        assert caplog.records == []
+
     def test_a_span_left_in_another_context_ends_once_and_in_silence(
         self, seen: Seen, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -461,6 +471,7 @@ class TestContent:
         read_everything(ours)
         for span in ours.spans:
             assert span.name == "memory.write" or CANARY in span.to_json(), span.name
+        assert ours.said("invoke_agent pet-shop")["memtrace.turn"] == CANARY
         assert ours.said("invoke_agent pet-shop")["user.id"] == CANARY
         assert ours.said("invoke_agent pet-shop")["gen_ai.conversation.id"] == CANARY
 

@@ -302,9 +302,9 @@ class TestTraced:
 
     def test_what_is_given_by_place_beyond_the_named_parameters_is_not_taken_for_one(self, seen: Seen) -> None:
         @traced("read", tracing=seen.tracing)
-        def look(limit: int, *more: str, query: str) -> None: ...
+        def look(limit: int, *more: str, query: str = "tea") -> None: ...
 
-        look(1, "another", query="tea")
+        look(1, "another")
         assert seen.said("memory.read")["memory.query"] == "tea"
 
     def test_unsampled_results_are_not_looked_at(self) -> None:
@@ -395,6 +395,7 @@ class TestCoroutines:
             return await waiting  # type: ignore[no-any-return]
 
         assert asyncio.run(main()) == ["memory.read"]
+        assert seen.started == seen.names == ["memory.read"]
         assert seen.said("memory.read")["memory.rendered_count"] == 1
 
     @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
@@ -543,6 +544,7 @@ class TestGenerators:
         stream = look()
         assert (current(), seen.names) == ("", [])
         assert list(stream) == [0, 1]
+        assert seen.started == seen.names
         assert seen.said("memory.read")["memory.rendered_count"] == 2
 
     def test_one_that_a_plain_function_returns_and_nobody_reads_still_ends(self, seen: Seen) -> None:
@@ -608,6 +610,21 @@ class TestAsyncGenerators:
 
         asyncio.run(main())
         assert seen.names == ["inner", "chat m"]
+
+    def test_the_event_loop_hears_of_the_wrapper_only(self, seen: Seen) -> None:
+        """It closes each generator it has heard of, when it ends, in a task and context of its own choosing."""
+        known: list[Any] = []
+
+        async def main() -> Any:
+            stream = self.stream(seen)()
+            before = sys.get_asyncgen_hooks()
+            sys.set_asyncgen_hooks(firstiter=known.append)
+            await anext(stream)
+            sys.set_asyncgen_hooks(*before)
+            await stream.aclose()
+            return stream
+
+        assert known == [asyncio.run(main())]
 
     def test_the_event_loop_still_hears_of_other_generators(self, seen: Seen) -> None:
         async def main() -> bool:
@@ -717,7 +734,7 @@ class TestAsyncGenerators:
             assert [piece async for piece in stream] == ["execute_tool coroutine"]
 
         asyncio.run(main())
-        assert seen.names == ["memory.read", "execute_tool coroutine"]
+        assert seen.started == seen.names == ["memory.read", "execute_tool coroutine"]
 
 
 def test_a_stream_of_a_turn_is_one_tree_over_threads_and_tasks(seen: Seen) -> None:

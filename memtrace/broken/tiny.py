@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.trace import Status, StatusCode
+from opentelemetry.trace import Status, StatusCode, format_trace_id, get_current_span
 
 from memtrace.harness.system import APPROVAL_TOOL, TOOL, Environment, ModelRequest
 from memtrace.model import Author, Caller, Fact, Message, Outcome, Reply, ToolCall
@@ -111,13 +111,12 @@ class TinyMemory:
             said, calls = self.ask(messages)
             if not calls:
                 return self.finish(caller, key, text, said)
-            messages.append(_assistant(said, calls))
+            messages.append(assistant_message(said, calls))
             for call in calls:
                 if call.name == APPROVAL_TOOL:
-                    return self.pause(
-                        Paused(key or (), caller, text, messages[messages.index(_assistant(said, calls)) :], call)
-                    )
-                messages.append(_result(call, self.env.tool(_query(call))))
+                    since = messages.index(assistant_message(said, calls))
+                    return self.pause(Paused(key or (), caller, text, messages[since:], call))
+                messages.append(tool_result(call, self.use(key, call)))
         raise Limit(f"{self.option('limit', 3)} model calls")
 
     def finish(self, caller: Caller, key: Key | None, text: str, said: str) -> Reply:
@@ -155,8 +154,8 @@ class TinyMemory:
             if not calls:
                 self.finish(caller, key, text, said)
                 return
-            messages.append(_assistant(said, calls))
-            messages += [_result(call, self.env.tool(_query(call))) for call in calls]
+            messages.append(assistant_message(said, calls))
+            messages += [tool_result(call, self.use(key, call)) for call in calls]
         raise Limit("too many model calls")
 
     def pause(self, paused: Paused) -> Reply:
@@ -171,9 +170,13 @@ class TinyMemory:
         if key != paused.key:
             raise Refused("the run is another caller's")
         del self.paused[token]
-        result = self.env.tool(_query(paused.call)) if approved else "not approved"
+        result = self.use(key, paused.call) if approved else "not approved"
         with self.tracer.start_as_current_span("turn"):
-            return self.run(caller, key, paused.question, [*paused.traffic, _result(paused.call, result)])
+            return self.run(caller, key, paused.question, [*paused.traffic, tool_result(paused.call, result)])
+
+    def use(self, key: Key | None, call: ToolCall) -> str:  # noqa: ARG002  others use it
+        """What a tool gives."""
+        return self.env.tool(query_of(call))
 
     def ask(self, messages: list[dict[str, Any]]) -> tuple[str, list[ToolCall]]:
         """Call the model with what it may see."""
@@ -311,17 +314,19 @@ class TinyMemory:
             yield
 
     def put(self, key: Key, text: str, *, source: str = "", confidence: float = 1.0) -> str:
-        """Store a fact once; returns its id."""
-        ids: list[str] = []
+        """Store a fact once; returns its id. What is persisted by hand is no longer merely learned."""
+        stored: list[Row] = []
 
         def added(rows: list[Row]) -> list[Row]:
-            same = [row for row in rows if row.key == key and row.text == text and not row.superseded_by]
-            number = 1 + max((int(row.id) for row in rows), default=0)
-            ids.append(same[0].id if same else str(number))
-            return rows if same else [*rows, Row(str(number), key, text, source, confidence)]
+            known = next((row for row in rows if row.key == key and row.text == text and not row.superseded_by), None)
+            number = str(1 + max((int(row.id) for row in rows), default=0))
+            trace = format_trace_id(get_current_span().get_span_context().trace_id) if source else ""
+            new = Row(known.id if known else number, key, text, source, confidence, trace=trace)
+            stored.append(known if known and (source or not known.source) else new)
+            return [*(row for row in rows if row is not known), *stored] if known is not stored[0] else rows
 
         self.change(added)
-        return ids[0]
+        return stored[0].id
 
     def add(self, caller: Caller, text: str, scope: str = "user") -> str:
         """Persist a fact by hand."""
@@ -440,23 +445,24 @@ class TinyMemory:
 OUTCOMES: dict[type[BaseException], Outcome] = {Blocked: Outcome.BLOCKED, Limit: Outcome.LIMIT}
 
 
-def _assistant(said: str, calls: list[ToolCall]) -> dict[str, Any]:
+def assistant_message(said: str, calls: list[ToolCall]) -> dict[str, Any]:
     functions = [
         {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in calls
     ]
     return {"role": "assistant", "content": said, "tool_calls": functions}
 
 
-def _result(call: ToolCall, text: str) -> dict[str, Any]:
+def tool_result(call: ToolCall, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call.id, "content": text}
 
 
-def _query(call: ToolCall) -> str:
+def query_of(call: ToolCall) -> str:
     return str(json.loads(call.arguments).get("query", ""))
 
 
 def _fact(row: Row) -> Fact:
-    return Fact(row.id, row.text, row.source, row.confidence, superseded=bool(row.superseded_by), owner=row.key[-1])
+    owner, superseded = row.key[-1], bool(row.superseded_by)
+    return Fact(row.id, row.text, row.source, row.confidence, superseded, source_trace_id=row.trace, owner=owner)
 
 
 def _dot(one: list[float], other: list[float]) -> float:

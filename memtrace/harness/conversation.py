@@ -28,9 +28,12 @@ _DECORATION: Final = 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exchange:
-    """One turn as it should be kept: what was asked, the final answer. ``asides`` is what the model said before it.
+    """One turn as it should be kept.
 
-    ``turns`` are all that led to it: a resumed run began in another.
+    Attributes:
+        turns: all that led to it: a resumed run began in another.
+        asides: what the model said before its final answer.
+        distinct: the answer has a planted word that was said in no other turn, and so can be told anywhere.
     """
 
     turn: Turn
@@ -38,6 +41,7 @@ class Exchange:
     question: str
     answer: str
     asides: tuple[str, ...] = ()
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,10 @@ class View:
         return accuse(self.call, reason, evidence) if self.call else violated(reason, evidence)
 
     def kept(self, exchange: Exchange) -> Kept:
-        """Where the exchange is. An answer without a planted word of its own is looked for after its question only."""
+        """Where the exchange is. An answer that other turns may have had too is looked for after its question only."""
         asked = tuple(place for place in self._by(Author.USER) if replays(self.messages[place].text, exchange.question))
         said = [place for place in self._by(Author.ASSISTANT) if replays(self.messages[place].text, exchange.answer)]
-        if not marks(exchange.answer):
+        if not exchange.distinct:
             said = [place for place in said if any(place in self._after(question) for question in asked)][: len(asked)]
         return Kept(asked, tuple(said))
 
@@ -179,7 +183,10 @@ def exchange(history: History, turn: Turn) -> Exchange:
     replies = [call for call in turn.answers if call.status == _OK]
     final = replies[-1].reply if replies and not replies[-1].tool_calls else ""
     asides = tuple(call.reply for call in replies if call.tool_calls and call.reply)
-    return Exchange(turn, tuple(led_to(history, turn)), question(history, turn), final, asides)
+    turns = tuple(led_to(history, turn))
+    return Exchange(
+        turn, turns, question(history, turn), final, asides, distinct=_only_there(history, final, "reply", turns)
+    )
 
 
 def led_to(history: History, turn: Turn) -> Iterator[str]:
@@ -192,9 +199,12 @@ def led_to(history: History, turn: Turn) -> Iterator[str]:
 
 def marked(history: History, exchange: Exchange) -> bool:
     """Whether the question has a planted word that no other turn was asked: then its messages can be told."""
+    return _only_there(history, exchange.question, "turn", exchange.turns)
+
+
+def _only_there(history: History, text: str, way: str, turns: Sequence[str]) -> bool:
     return any(
-        all(source.turn in exchange.turns for source in history.sources(word) if source.way == "turn")
-        for word in marks(exchange.question)
+        all(source.turn in turns for source in history.sources(word) if source.way == way) for word in marks(text)
     )
 
 

@@ -112,7 +112,11 @@ class FactWritten(Event, frozen=True, kw_only=True, tag=True):
     scope: str = "user"
     text: str = ""
     record: str = ""
-    """The record id given or returned."""
+    """The record id given; of ``add`` the one returned."""
+    returned: str = ""
+    """Of ``update``: the record id returned."""
+    personal: bool = False
+    """Of ``learn_offline``: personal data was asked for explicitly."""
     count: int | None = None
     error: str = ""
     refused: bool = False
@@ -130,7 +134,10 @@ class FactsRead(Event, frozen=True, kw_only=True, tag=True):
     query: str = ""
     record: str = ""
     limit: int | None = None
+    superseded: bool = False
+    """Of ``facts``: superseded ones were asked for too."""
     error: str = ""
+    refused: bool = False
 
 
 class SpanEnded(Event, frozen=True, kw_only=True, tag=True):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from memtrace.harness.events import FactsRead
+from memtrace.harness.events import FactsRead, FactWritten
 from memtrace.harness.findings import Judgement, accuse, shown, undecided, violated
 from memtrace.harness.history import Call, History, Source, Turn, canaries_in, excerpt
 from memtrace.harness.lookalikes import is_pattern, similar
@@ -169,6 +169,13 @@ def _unresolved_writer(_history: History, leak: Leak) -> bool:
     return leak.source is not None and leak.source.caller.unresolved is not None
 
 
+def _learned_offline(history: History, leak: Leak) -> bool:
+    """Offline learning read what was said, and only then was it shown to another."""
+    runs = (event for event in history.of(FactWritten) if event.op == "learn_offline" and not event.error)
+    first = next((run.at for run in runs if leak.source is not None and leak.source.at < run.at), leak.at)
+    return first < leak.at and not any(other.canary == leak.canary and other.at < first for other in leaks(history))
+
+
 def _unresolved_reader(_history: History, leak: Leak) -> bool:
     return leak.caller.unresolved is not None
 
@@ -229,6 +236,7 @@ _BLAME: Final[tuple[tuple[str, Condition], ...]] = (
     ("users.agent-facts-stay-with-agent", _other_agent),
     ("users.project-partitions", _other_project),
     ("users.unresolved-writes-nothing", _unresolved_writer),
+    ("authors.offline-mines-users-only", _learned_offline),
     ("users.unresolved-sees-only-agent-facts", _unresolved_reader),
     ("users.empty-id-reads-nothing", _empty_id),
     ("users.foreign-record-untouchable", _record_named),

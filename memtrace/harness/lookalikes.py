@@ -8,15 +8,19 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_plus
 
-_LOOK: Final = str.maketrans("аеорсухіјѕοανρı", "aeopcyxijsoavpi")
+_LOOK: Final = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u03bf\u03b1\u03bd\u03c1\u0131",
+    "aeopcyxijsoavpi",
+)
 """Cyrillic, Greek and Turkish letters by the Latin ones they look like."""
 _PATTERN: Final = frozenset("*?%_.[]^$+()|{}")
+_CONDITION: Final = re.compile(r"['\"].*\bor\b|[$]|\[.\]", re.IGNORECASE)
 _SHORTEST: Final = 64
 """Columns that cut ids keep at least so many characters."""
 
@@ -27,7 +31,8 @@ def families(name: str) -> Mapping[str, list[str]]:
     return {
         "prefixes": [name, f"{name}1", f"{name}-corp", f"x{name}", f"user:{name}"],
         "case and accents": [
-            f"{name}ee", f"{name}EE", f"{name.upper()}EE", f"{name}éé", f"{name}e\u0301e\u0301", f"{name}ss", f"{name}ß",
+            f"{name}ee", f"{name}EE", f"{name.upper()}EE", f"{name}éé", f"{name}e\u0301e\u0301",
+            f"{name}ss", f"{name}ß",
         ],
         "Unicode forms": [
             f"{name}a1", f"{name}\uff411", f"{name}\u04301", f"{name}a\u200b1", f"{name}a\u00ad1", f"{name}fi",
@@ -72,9 +77,7 @@ def awkward(name: str) -> list[str]:
 def is_pattern(user: str) -> bool:
     """Whether an id is, in some query language, a pattern or a condition."""
     bare = unquote_plus(user)
-    return bool(user) and (
-        bool(set(bare) & set("*%")) or set(user) <= _PATTERN or bool(re.search(r"['\"].*\bor\b|[$]|\[.\]", bare, re.I))
-    )
+    return bool(user) and bool(set(bare) & set("*%") or set(user) <= _PATTERN or _CONDITION.search(bare))
 
 
 @lru_cache(maxsize=4096)
@@ -84,7 +87,7 @@ def similar(one: str, other: str) -> bool:
         return False
     if one[:_SHORTEST] == other[:_SHORTEST] and min(len(one), len(other)) >= _SHORTEST:
         return True
-    return any(_within(mine, theirs) for mine in _readings(one) for theirs in _readings(other)) or (
+    return any(_within(mine, theirs) for mine in _readings(one) for theirs in _readings(other)) or bool(
         _fits(one, other) or _fits(other, one)
     )
 
@@ -93,11 +96,15 @@ def _within(one: str, other: str) -> bool:
     return bool(one) and bool(other) and (one in other or other in one)
 
 
-def _readings(user: str) -> Iterator[str]:
+@lru_cache(maxsize=4096)
+def _readings(user: str) -> frozenset[str]:
     """What is left of an id once it was decoded, taken for a path or a number, and folded."""
-    for form in {user, unquote_plus(user), posixpath.normpath(user)}:
-        letters = unicodedata.normalize("NFKD", form).casefold().translate(_LOOK)
-        yield "".join(_digit(c) for c in letters if c.isalnum()).lstrip("0")
+    return frozenset(map(_folded, (user, unquote_plus(user), posixpath.normpath(user))))
+
+
+def _folded(user: str) -> str:
+    letters = unicodedata.normalize("NFKD", user).casefold().translate(_LOOK)
+    return "".join(_digit(c) for c in letters if c.isalnum()).lstrip("0")
 
 
 def _digit(letter: str) -> str:

@@ -10,9 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final
 
-from memtrace.harness.events import AnyEvent, Closed, FactsRead, FactWritten, Opened, TurnEnded, TurnStarted
+from memtrace.harness.events import Closed, FactsRead, FactWritten, Opened, TurnEnded, TurnStarted
 from memtrace.harness.findings import Judgement, violated
 from memtrace.harness.history import CANARY, History, canaries_in
 from memtrace.harness.lookalikes import is_pattern, similar
@@ -107,7 +108,7 @@ def comparisons(history: History) -> tuple[Comparison, ...]:
     found = [
         Comparison(before, after, between)
         for looks in series.values()
-        for before, after in zip(looks, looks[1:], strict=False)
+        for before, after in pairwise(looks)
         if (between := _only_others(history, acts, before, after))
     ]
     return tuple(sorted(found, key=lambda comparison: comparison.after.at))
@@ -124,7 +125,7 @@ def _acts(history: History) -> Iterator[Act]:
     for event in history.events:
         if isinstance(event, TurnEnded):
             yield Act(event.at, history.turns[event.turn].caller, "a turn")
-        elif isinstance(event, FactWritten) and not event.error:
+        elif isinstance(event, FactWritten) and not event.refused:
             record = event.record if event.op in _OVER_ANOTHER else ""
             yield Act(event.at, event.caller, event.op, record)
 

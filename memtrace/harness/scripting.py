@@ -86,7 +86,7 @@ class ScriptedModel:
         for step in steps:
             plan = Step(text=step) if isinstance(step, str) else step
             self._steps[turn].append(plan)
-            self.heard(plan.text, *(call.arguments for call in plan.calls))
+            self.heard(plan.text, *(text for call in plan.calls for text in _texts(call)))
 
     def heard(self, *texts: str) -> None:
         """Utterances that a greedy memory model keeps when it is shown them."""
@@ -176,6 +176,11 @@ class ScriptedModel:
             (match.start(), match.group()) for pattern in self._utterances.values() if (match := pattern.search(text))
         ]
         return [utterance for _, utterance in sorted(found)]
+
+
+def _texts(call: ToolCall) -> list[str]:
+    """The texts that a model wrote into a tool call."""
+    return [value for value in json.loads(call.arguments).values() if isinstance(value, str)]
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -198,7 +198,9 @@ class Actor:
 
     def learn_offline(self, caller: Caller, **options: Any) -> Performed:
         """Mine past turns for facts."""
-        return self._write("learn_offline", caller, (), options=options)
+        return self._write(
+            "learn_offline", caller, (), scope=options.get("scope", "agent"), options={"caller": caller, **options}
+        )
 
     def _write(
         self, op: str, caller: Caller, args: Sequence[Any], *, scope: str = "user", text: str = "", record: str = "",
@@ -209,6 +211,8 @@ class Actor:
         self._stage.recorder.add(
             FactWritten, op=op, caller=caller, scope=scope, text=text, error=performed.error,
             record=record or (str(value) if op == "add" and value is not None else ""),
+            returned=str(value) if op == "update" and value is not None else "",
+            personal=bool((options or {}).get("personal")),
             count=value if isinstance(value, int) and not isinstance(value, bool) else None,
             refused=performed.outcome is Outcome.REFUSED, process=self.host.name,
         )  # fmt: skip
@@ -219,7 +223,7 @@ class Actor:
         """List the caller's facts, newest first."""
         performed = self._call("facts", (caller,), {"limit": limit, "superseded": superseded})
         facts = as_facts(performed.value or ())
-        self._read("facts", caller, performed, tuple(f.text for f in facts), facts=facts, limit=limit)
+        self._read("facts", caller, performed, tuple(f.text for f in facts), facts=facts, limit=limit, superseded=superseded)
         return facts
 
     def get(self, caller: Caller, record: str) -> Fact | None:
@@ -250,8 +254,9 @@ class Actor:
 
     def _read(self, op: str, caller: Caller, performed: Performed, texts: tuple[str, ...], **fields: Any) -> None:
         self._stage.recorder.add(
-            FactsRead, op=op, caller=caller, texts=texts, error=performed.error, process=self.host.name, **fields
-        )
+            FactsRead, op=op, caller=caller, texts=texts, error=performed.error,
+            refused=performed.outcome is Outcome.REFUSED, process=self.host.name, **fields,
+        )  # fmt: skip
 
     def settle(self) -> None:
         """Wait until the system has no work in the background."""

@@ -166,8 +166,6 @@ def opened(value: Any, where: str, limit: int | None, *, plain: bool = False) ->
         except ValueError:
             return salvaged(text), [*lost, Lost(f"unreadable: {where} is no JSON, or is cut off")]
         lost += [flaw for flaw in flaws(tree, where) if flaw not in lost]
-    if tree == {}:
-        return [], [*lost, Lost(f"redacted: {where} is empty")]
     if not isinstance(tree, (str, Mapping)) and not is_list(tree):
         return [], [*lost, Lost(f"unreadable: {where} holds neither a text nor messages")]
     return tree, lost

@@ -40,6 +40,7 @@ def _attributes(attributes: Mapping[str, Any], _: Events) -> Iterator[Any]:
     key = next((key for key in _ATTRIBUTES if key in attributes), None)
     if key:
         tree = opened(attributes[key], key, None, plain=True)[0]
+        tree = tree.get("message", tree) if isinstance(tree, Mapping) else tree
         said = tree.get("content") if isinstance(tree, Mapping) else None
         yield said if isinstance(said, str) else tree
     elif _CALLS_ALONE in attributes:

@@ -118,7 +118,7 @@ async def apieces(core: Core[Any]) -> AsyncGenerator[str, None]:
                         async with _Reader(request, core.context()) as reader:
                             while (piece := await reader.piece()) is not None:
                                 yield piece
-                        value = reader.completion
+                        value = await reader.completion()
                     case _:
                         value = await _aperformed(effect, core.context())
             except GeneratorExit:
@@ -183,15 +183,11 @@ class _Reader:
 
     async def piece(self) -> str | None:
         """The next piece; ``None`` at the end."""
-        piece = await self._pieces.get()
-        if piece is None:
-            await self._task
-        return piece
+        return await self._pieces.get()
 
-    @property
-    def completion(self) -> Completion:
+    async def completion(self) -> Completion:
         """All of it, at the end."""
-        return self._task.result()
+        return await self._task
 
     async def _read(self) -> Completion:
         last: object = None

@@ -1,0 +1,118 @@
+"""Between users whose ids look alike, or like a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from memtrace.harness.lookalikes import awkward, families, patterns
+from memtrace.harness.rules import rule
+from memtrace.harness.stage import OK_OR_REFUSED, Stage
+from memtrace.model import Caller, Outcome
+
+_FAMILIES = list(families("x"))
+
+
+def _named(stage: Stage, *groups: str) -> list[Caller]:
+    name = stage.caller().user.partition("@")[0]
+    ids = [user for group, users in families(name).items() for user in users if not groups or group in groups]
+    return [stage.caller(user=user) for user in ids]
+
+
+@rule("users.own-memory-recalled")
+def test_an_owner_with_an_awkward_id_is_shown_their_own(stage: Stage) -> None:
+    stage.needs("conv|learn|facts")
+    for user in awkward(stage.caller().user.partition("@")[0]):
+        caller, word = stage.caller(user=user), stage.canary()
+        told = stage.turn(caller, f"My locker code is {word}.", expect=OK_OR_REFUSED)
+        if told.outcome is Outcome.OK:
+            asked = stage.turn(caller, "What is my locker code?")
+            stage.expect("users.own-memory-recalled", asked, word, why="they said so in the turn before")
+
+
+@rule("users.similar-ids-apart", needs=("facts", "list"))
+def test_facts_of_callers_with_similar_ids_are_apart(stage: Stage) -> None:
+    callers = [caller for caller in _named(stage) if _stored(stage, caller)]
+    for caller in callers:
+        stage.facts(caller)
+    if "search" in stage.claims:
+        for caller in callers[:5]:
+            stage.search(caller, "number of the desk")
+    if "forget" in stage.claims:
+        _forget_every_other(stage, callers)
+
+
+def _stored(stage: Stage, caller: Caller) -> bool:
+    return bool(stage.add(caller, f"Their desk is number {stage.canary()}."))
+
+
+def _forget_every_other(stage: Stage, callers: Sequence[Caller]) -> None:
+    for caller in callers[1::2]:
+        stage.forget(caller)
+    for caller in callers[::2]:
+        stage.facts(caller)
+
+
+@rule("users.similar-ids-apart", options={"learn": False})
+@pytest.mark.parametrize("group", _FAMILIES)
+def test_conversations_of_callers_with_similar_ids_are_apart(stage: Stage, group: str) -> None:
+    stage.needs("conv|facts")
+    served = []
+    for caller in _named(stage, group)[:4]:
+        told = stage.turn(caller, f"My locker code is {stage.canary()}.", expect=OK_OR_REFUSED)
+        if told.outcome is Outcome.OK:
+            served.append(caller)
+            stage.messages(caller)
+    for caller in served:
+        stage.turn(caller, "What is my locker code?")
+        stage.messages(caller)
+
+
+@rule("users.similar-ids-apart", needs=("save-load",), options={"learn": False})
+def test_saved_windows_of_callers_with_similar_ids_are_apart(stage: Stage) -> None:
+    callers = _named(stage, "prefixes")[:2] + _named(stage, "case and accents")[:2]
+    for number, caller in enumerate(callers):
+        stage.turn(caller, f"My locker code is {stage.canary()}.")
+        stage.save(caller, stage.directory / f"window-{number}")
+    stage.reopen()
+    for number, caller in enumerate(callers):
+        stage.load(caller, stage.directory / f"window-{number}")
+    for caller in callers:
+        stage.turn(caller, "What is my locker code?")
+
+
+@rule("users.wildcard-is-not-a-user")
+def test_an_id_that_is_a_pattern_is_one_user(stage: Stage) -> None:
+    alice = stage.caller()
+    if "facts" in stage.claims:
+        stage.add(alice, f"Their desk is number {stage.canary()}.")
+    stage.turn(alice, f"My locker code is {stage.canary()}.")
+    for user in patterns(alice.user):
+        if stage.disposable or alice.user[:3] in user:
+            _as_pattern(stage, stage.caller(user=user))
+    stage.turn(alice, "What do you know of me?")
+    if "list" in stage.claims:
+        stage.facts(alice)
+
+
+def _as_pattern(stage: Stage, caller: Caller) -> None:
+    told = stage.turn(caller, f"What do you know of me? I am {stage.canary()}.", expect=OK_OR_REFUSED)
+    if told.outcome is Outcome.OK:
+        stage.turn(caller, "Who am I?")
+
+
+@rule("users.wildcard-is-not-a-user", needs=("facts", "list", "forget"))
+def test_a_pattern_lists_and_forgets_its_own_facts_only(stage: Stage) -> None:
+    alice = stage.caller()
+    stage.add(alice, f"Their desk is number {stage.canary()}.")
+    stage.facts(alice)
+    for user in patterns(alice.user):
+        caller = stage.caller(user=user)
+        if stage.disposable and stage.add(caller, f"Their desk is number {stage.canary()}."):
+            stage.facts(caller)
+            if "search" in stage.claims:
+                stage.search(caller, "number of the desk")
+            stage.forget(caller)
+            stage.facts(alice)
+    stage.turn(alice, "Where is my desk?")

@@ -1,0 +1,72 @@
+"""Between users whose turns overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+
+from memtrace.harness.holds import Point
+from memtrace.harness.interleaving import Line, interleave
+from memtrace.harness.rules import rule
+from memtrace.harness.scripting import use_tool
+from memtrace.harness.stage import Stage
+from memtrace.model import Caller
+
+_POINTS: list[tuple[Point, str]] = [
+    ("model", "turns"),
+    ("resolve", "resolver"),
+    ("tool", "tools"),
+    ("memory", "learn"),
+    ("guard", "guardrails"),
+    ("after_run", "after-run"),
+]
+
+
+@rule("users.concurrent-turns-apart")
+@pytest.mark.parametrize(("point", "capability"), _POINTS)
+def test_two_turns_that_meet_anywhere_stay_apart(stage: Stage, point: Point, capability: str) -> None:
+    stage.needs(capability)
+    _meet(stage, point, stage.callers(2))
+
+
+@rule("users.concurrent-turns-apart", needs=("recall",), options={"recall": True})
+def test_two_turns_that_meet_at_the_embedder_stay_apart(stage: Stage) -> None:
+    _meet(stage, "embed", stage.callers(2))
+
+
+@rule("users.concurrent-turns-apart")
+def test_three_turns_stay_apart_in_whatever_order_the_model_answers(stage: Stage) -> None:
+    _meet(stage, "model", stage.callers(3))
+
+
+def _meet(stage: Stage, point: Point, callers: Sequence[Caller]) -> None:
+    for caller in callers:
+        stage.turn(caller, f"My locker code is {stage.canary()}.")
+    for caller in callers:
+        stage.turn(caller, "What is my locker code?")
+    words = {}
+    for order in permutations(range(len(callers))):
+        lines = [_line(stage, point, caller) for caller in callers]
+        interleave(stage, point, [line for line, _ in lines], order)
+        words = {line.caller: word for line, word in lines}
+    for caller in callers:
+        asked = stage.turn(caller, "What have I told you?")
+        stage.expect("users.own-memory-recalled", asked, words[caller], why="they said so in their turn before")
+
+
+def _line(stage: Stage, point: Point, caller: Caller) -> tuple[Line, str]:
+    word = stage.canary()
+    first = [use_tool("code")] if point == "tool" else []
+    return Line(caller, f"My bicycle is {word}.", [*first, f"It is {stage.canary()}."]), word
+
+
+@rule("users.reply-goes-to-its-caller")
+@pytest.mark.parametrize(("point", "capability"), [_POINTS[0], _POINTS[3], _POINTS[5]])
+def test_overlapping_callers_each_get_their_own_answer(stage: Stage, point: Point, capability: str) -> None:
+    stage.needs(capability)
+    callers = stage.callers(2)
+    for order in ((0, 1), (1, 0)):
+        lines = [Line(caller, "What is my balance?", [f"It is {stage.canary()}."]) for caller in callers]
+        interleave(stage, point, lines, order)

@@ -1,0 +1,85 @@
+"""How facts stand in a prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+
+from memtrace.harness.events import FactsRead, FactWritten, Opened
+from memtrace.harness.findings import Judgement, accuse, check, held, shown, untested
+from memtrace.harness.history import Call, History, canaries_in
+from memtrace.model import Author, Evidence
+
+
+@check("authors.once-in-prompt")
+def once_in_prompt(history: History) -> Judgement:
+    """Each fact reaches a prompt once, under its heading."""
+    if any(opening.options.get("recall") or opening.options.get("summary") for opening in history.of(Opened)):
+        return untested("recall or a summary may say a fact again")
+    texts, judged = _facts(history), False
+    for call in history.answers():
+        blocks = "\n".join(message.text for message in call.prompt.messages if message.author is Author.SYSTEM)
+        for word in canaries_in(blocks):
+            counts = [blocks.count(form) for text in texts.get(word, ()) for form in _forms(text)]
+            judged = judged or any(counts)
+            if max(counts, default=0) > 1:
+                return accuse(call, f"one fact is in the prompt {max(counts)} times", shown(call, word))
+    return held() if judged else untested("no fact was in a prompt")
+
+
+def _facts(history: History) -> dict[str, set[str]]:
+    """The texts of facts by their planted words: as written, as listed, or as said by users."""
+    found: dict[str, set[str]] = {}
+    texts = [turn.text for turn in history.turns.values()]
+    texts += [event.text for event in history.of(FactWritten)]
+    texts += [text for read in history.of(FactsRead) if read.op == "facts" for text in read.texts]
+    for text in texts:
+        for word in canaries_in(text):
+            found.setdefault(word, set()).add(text.strip())
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _forms(text: str) -> frozenset[str]:
+    """A text as it stands, or as JSON quotes it."""
+    return frozenset({text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]})
+
+
+@check("authors.text-stays-data")
+def text_stays_data(history: History) -> Judgement:
+    """No stored text can forge a heading, a role or another author's line in a prompt."""
+    lines, judged = dict(_lines_of_texts(history)), False
+    if not lines:
+        return untested("nobody said anything of more than one line")
+    for call in history.answers():
+        for word, line in _lines_in_blocks(call):
+            if word in lines:
+                judged = True
+                if line in lines[word]:
+                    said = Evidence("what was said", lines[word][line])
+                    return accuse(
+                        call,
+                        "a line that somebody said stands in the prompt as a line of memory's own",
+                        shown(call, word),
+                        said,
+                    )
+    return held(when=judged, otherwise="no text of more than one line reached a block of a prompt")
+
+
+def _lines_of_texts(history: History) -> Iterator[tuple[str, dict[str, str]]]:
+    """For each planted word that stands behind a line break: its line, and the whole text."""
+    texts = [turn.text for turn in history.turns.values()] + [call.reply for call in history.answers()]
+    texts += [event.text for event in history.of(FactWritten)]
+    for text in texts:
+        for line in text.splitlines()[1:]:
+            for word in canaries_in(line):
+                yield word, {line.rstrip(): text}
+
+
+def _lines_in_blocks(call: Call) -> Iterator[tuple[str, str]]:
+    for message in call.prompt.messages:
+        if message.author is Author.SYSTEM:
+            for line in message.text.splitlines():
+                for word in canaries_in(line):
+                    yield word, line.rstrip()

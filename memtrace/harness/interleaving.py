@@ -1,0 +1,46 @@
+"""Turns that run at once, in a chosen order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from memtrace.harness.holds import Point
+from memtrace.harness.model_server import Step
+from memtrace.harness.stage import Stage, TurnResult
+from memtrace.model import Caller
+
+_PATIENCE: Final = 0.5
+"""Seconds to wait for a turn to come to a hold or to its end; a lawful system may serialise turns, and then none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A turn to be run: who says what, and what the model answers."""
+
+    caller: Caller
+    text: str
+    says: Sequence[str | Step] = ()
+
+
+def interleave(stage: Stage, point: Point, lines: Sequence[Line], order: Sequence[int]) -> list[TurnResult]:
+    """Start turns one after another, each held at a point until all are there; let them go, and end, in an order.
+
+    Where turns are serialised, they overlap only in that one waits for the other, and are let go at once.
+    """
+    with ExitStack() as holding:
+        holds, running = [], []
+        for line in lines:
+            holds.append(holding.enter_context(stage.hold(point)))
+            running.append(stage.start(line.caller, line.text, says=line.says))
+            if not holds[-1].reached(_PATIENCE):
+                break
+        else:
+            for place in order:
+                holds[place].release()
+                if running[place].over(_PATIENCE):
+                    running[place].result()
+    running += [stage.start(line.caller, line.text, says=line.says) for line in lines[len(running) :]]
+    return [stage.finished(turn) for turn in running]

@@ -81,14 +81,21 @@ def test_what_one_agent_tells_the_next_never_becomes_a_fact(stage: Stage) -> Non
 @rule("authors.no-relearning", needs=("list",))
 def test_what_memory_puts_in_the_prompt_is_not_learned_again(stage: Stage) -> None:
     dana = stage.caller()
-    count = numbered()
-    stage.remembers(*[count] * 8)
+    stage.remembers(*[numbered()] * 8)
     stage.turn(dana, f"My cat is called {stage.canary()}.")
-    if "agent-facts" in stage.claims:
-        stage.add(dana, f"The shop is closed on {stage.canary()}.", "agent")
-    if "facts" in stage.claims:
-        stage.add(dana, f"Dana prefers {stage.canary()}.")
-    for text in ("What is my cat called?", "Tell me about the shop.", "And what do I prefer?"):
+    stage.turn(dana, "What is my cat called?", says=["As you told me."])
+    stage.turn(dana, "And what colour is it?", says=["You did not say."])
+    stage.facts(dana)
+
+
+@rule("authors.no-relearning", needs=("list", "agent-facts"))
+def test_facts_of_the_agents_and_by_hand_are_not_learned_as_the_users(stage: Stage) -> None:
+    dana = stage.caller()
+    stage.remembers(*[numbered()] * 8)
+    stage.add(dana, f"The shop is closed on {stage.canary()}.", "agent")
+    stage.add(dana, f"Dana prefers {stage.canary()}.")
+    stage.turn(dana, f"My cat is called {stage.canary()}.")
+    for text in ("Tell me about the shop.", "And what do I prefer?"):
         stage.turn(dana, text, says=["As you told me."])
     stage.facts(dana)
 
@@ -96,8 +103,7 @@ def test_what_memory_puts_in_the_prompt_is_not_learned_again(stage: Stage) -> No
 @rule("authors.no-relearning", needs=("list", "recall"), options={"recall": True, "window": 2})
 def test_what_is_recalled_is_not_learned_again(stage: Stage) -> None:
     dana = stage.caller()
-    count = numbered()
-    stage.remembers(*[count] * 8)
+    stage.remembers(*[numbered()] * 8)
     stage.turn(dana, f"My cat is called {stage.canary()}.")
     for text in ("The weather is nice.", "Is it warm?", "What is my cat called?"):
         stage.turn(dana, text)

@@ -29,8 +29,12 @@ SNIPPET_LENGTH: Final = 200
 
 _ON_SPANS: Final = frozenset({"SPAN_ONLY", "SPAN_AND_EVENT"})
 _OFF: Final = frozenset({"", "NO_CONTENT", "EVENT_ONLY"})
-_TIERS: Final = {Level.AGENT: "global", Level.USER: "user", Level.PROJECT: "project"}
-_ID_KINDS: Final[dict[str, IdKind]] = {Level.USER: "user", Level.SESSION: "session", Level.AGENT: "agent"}
+_TIERS: Final = {Level.AGENT.value: "global", Level.USER.value: "user", Level.PROJECT.value: "project"}
+_ID_KINDS: Final[dict[str, IdKind]] = {
+    Level.USER.value: "user",
+    Level.SESSION.value: "session",
+    Level.AGENT.value: "agent",
+}
 _TEXT_FIELDS: Final = ("text", "content", "memory", "fact")
 
 _log = logging.getLogger("memtrace")
@@ -91,32 +95,26 @@ def identify(attributes: Attributes, name: str, kind: IdKind, values: Sequence[s
     """Add the digest of an id, or of several, and the name of the key it was made with."""
     key = id_key() if values else None
     if key is not None:
-        digests = [_digest(key, kind, value) for value in values]
-        attributes[name] = digests[0] if one else digests
-        attributes[semconv.DIGEST_KEY_ID] = _key_id(key)
-
-
-@lru_cache(maxsize=4096)
-def _digest(key: IdKey, kind: IdKind, value: str) -> str:
-    # The same few ids come with every turn, and an HMAC costs as much as the rest of a small span.
-    return key.digest(kind, value)
+        attributes[semconv.DIGEST_KEY_ID], digest = _digester(key)
+        attributes[name] = digest(kind, values[0]) if one else [digest(kind, value) for value in values]
 
 
 @lru_cache(maxsize=4)
-def _key_id(key: IdKey) -> str:
-    return key.id
+def _digester(key: IdKey) -> tuple[str, Callable[[IdKind, str], str]]:
+    """The key's name and its digests, remembered: the same few ids come with every turn, and an HMAC costs a span."""
+    return key.id, lru_cache(maxsize=4096)(key.digest)
 
 
 def describe_scope(attributes: Attributes, scope: Scope, *, content: bool) -> None:
     """Whose: the level, the digest of the id, and with content the ids themselves."""
-    attributes[semconv.MEMORY_SCOPE] = str(scope.level)
-    if tier := _TIERS.get(scope.level):
+    attributes[semconv.MEMORY_SCOPE] = level = str(scope.level)
+    if tier := _TIERS.get(level):
         attributes[semconv.MEMORY_TIER] = tier
     if content:
         attributes[semconv.MEMORY_SCOPE_ID] = scope.id
         attributes[semconv.MEMORY_PROJECT_ID] = scope.project
     if scope.id:
-        identify(attributes, semconv.OWNER_DIGEST, _ID_KINDS.get(scope.level, "scope"), [scope.id])
+        identify(attributes, semconv.OWNER_DIGEST, _ID_KINDS.get(level, "scope"), [scope.id])
 
 
 def text_of(item: object) -> str:

@@ -154,7 +154,9 @@ class Operation:
         if attributes is not None:
             safely(self._close, attributes, error)
             safely(self._conclude, span, attributes, error)
-        safely(self._measure, error)
+        outlet = self._outlet
+        if outlet is not None and outlet.duration is not None:
+            safely(self._measure, outlet.duration, error)
         span.end()
 
     def _conclude(self, span: Span, attributes: Attributes, error: BaseException | None) -> None:
@@ -167,14 +169,14 @@ class Operation:
         if isinstance(error, Exception) and self._content:
             safely(span.record_exception, error)
 
-    def _measure(self, error: BaseException | None) -> None:
+    def _measure(self, duration: Histogram, error: BaseException | None) -> None:
         operation = self._metered()
-        if operation is None or self._outlet is None or self._outlet.duration is None:
+        if operation is None:
             return
         attributes = {semconv.OPERATION_NAME: operation, **self._dimensions()}
         if isinstance(error, Exception):
             attributes[semconv.ERROR_TYPE] = _type_name(error)
-        self._outlet.duration.record(perf_counter() - self._began, attributes, self._context)
+        duration.record(perf_counter() - self._began, attributes, self._context)
 
     def _name(self) -> str:
         """The span's name."""

@@ -111,7 +111,7 @@ class _MemorySpan(Operation):
         if self._attributes is not None:
             safely(self._stored, self._attributes, count, action, author)
             if records:
-                safely(self._identify_records, self._attributes, records)
+                safely(self._identify_records, self._attributes, _records(records))
                 safely(self._show_records, self._attributes, records, ())
 
     def _store_operation(self) -> str | None:
@@ -150,8 +150,9 @@ class _MemorySpan(Operation):
         if self._content:
             safely(self._show_snippets, attributes, items, scores)
             safely(self._show_records, attributes, items, scores)
-        safely(self._identify_records, attributes, items)
-        safely(self._link, items)
+        records = _records(items)
+        safely(self._identify_records, attributes, records)
+        safely(self._link, records)
 
     def _stored(self, attributes: Attributes, count: int, action: str, author: Author | None) -> None:
         attributes[semconv.MEMORY_COUNT] = attributes[semconv.MEMORY_RECORD_COUNT] = count
@@ -169,15 +170,14 @@ class _MemorySpan(Operation):
         if self._content and self._store_operation() is not None:
             attributes[semconv.MEMORY_RECORDS] = capture.records(items, scores)
 
-    def _identify_records(self, attributes: Attributes, items: Sequence[object]) -> None:
-        ids = [str(item.id) for item in items if isinstance(item, Record) and item.id]
+    def _identify_records(self, attributes: Attributes, records: Sequence[Record]) -> None:
+        ids = [str(record.id) for record in records if record.id]
         capture.identify(attributes, semconv.RECORD_DIGESTS, "record", ids, one=False)
 
-    def _link(self, items: Sequence[object]) -> None:
-        writers = {(item.source_trace_id, item.source_span_id): None for item in items if isinstance(item, Record)}
-        for trace, writer in writers:
-            if trace and writer and self._span is not None:
-                self._span.add_link(_remote(trace, writer))
+    def _link(self, records: Sequence[Record]) -> None:
+        for trace, span in dict.fromkeys([(record.source_trace_id, record.source_span_id) for record in records]):
+            if trace and span and self._span is not None:
+                self._span.add_link(_remote(trace, span))
 
 
 class BlockSpan(_MemorySpan):
@@ -358,6 +358,10 @@ class ToolSpan(Operation):
     def _describe(self, attributes: Attributes) -> None:
         if self._content and self._call_id:
             attributes[semconv.TOOL_CALL_ID] = self._call_id
+
+
+def _records(items: Sequence[object]) -> list[Record]:
+    return [item for item in items if isinstance(item, Record)]
 
 
 @lru_cache(maxsize=4096)

@@ -163,6 +163,7 @@ CONSTRUCTED = [
         {
             "gen_ai.input.messages": json.dumps(
                 [
+                    {"role": "system", "parts": [{"type": "text", "content": "Older.", "visible": False}]},
                     {
                         "role": "system",
                         "parts": [

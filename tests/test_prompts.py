@@ -9,6 +9,8 @@ from constructed_spans import CONSTRUCTED
 from memtrace.model import Author, Message, Prompt, ToolCall
 from memtrace.prompts import SOURCES, read_prompt, read_reply
 
+DETAILS = "gen_ai.client.inference.operation.details"
+
 
 def kinds(prompt: Prompt) -> set[str]:
     return {reason.partition(":")[0] for reason in prompt.lost}
@@ -36,8 +38,20 @@ class TestLosses:
             (Message(Author.USER, "hello"),)
         )
 
-    def test_dropped_events_hurt_a_prompt_in_events(self):
-        prompt = read_prompt({}, events=[("gen_ai.user.message", {"content": "hello"})], dropped_events=1)
+    @pytest.mark.parametrize(
+        ("name", "fields"),
+        [
+            ("gen_ai.user.message", {"content": "hello"}),
+            (
+                "gen_ai.client.inference.operation.details",
+                {"gen_ai.input.messages": [{"role": "user", "content": "hello"}]},
+            ),
+            ("gen_ai.content.prompt", {"gen_ai.prompt": "hello"}),
+        ],
+    )
+    def test_dropped_events_hurt_a_prompt_in_events(self, name, fields):
+        assert said(read_prompt({}, events=[(name, fields)])) == [("user", "hello")]
+        prompt = read_prompt({}, events=[(name, fields)], dropped_events=1)
         assert prompt is not None
         assert kinds(prompt) == {"evicted"}
 
@@ -170,11 +184,26 @@ class TestLosses:
         assert prompt is not None
         assert kinds(prompt) == {"unreadable"}
 
-    def test_content_blocks_cut_off_in_an_event_are_a_loss(self):
-        prompt = read_prompt({}, events=[("gen_ai.user.message", {"content": '[{"text": "the quokka and th'})])
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"content": '[{"text": "the quokka and th'},
+            {"gen_ai.event.content": '{"role": "user", "content": "the quokka and th'},
+            {"content": "the quokka", "tool_calls": '[{"id": "call_1", "function": {"arguments": "and th'},
+        ],
+    )
+    def test_json_cut_off_in_an_event_is_a_loss(self, fields):
+        prompt = read_prompt({}, events=[("gen_ai.user.message", fields)])
         assert prompt is not None
         assert kinds(prompt) == {"unreadable"}
-        assert prompt.text == "the quokka and th"
+        assert prompt.text.split() == ["the", "quokka", "and", "th"]
+
+    @pytest.mark.parametrize("content", [b"quokka \xff", [b"quokka \xff"], {"type": "blob", "content": b"quokka \xff"}])
+    def test_bytes_that_are_no_text_are_a_loss(self, content):
+        prompt = messages({"role": "user", "content": content})
+        assert prompt is not None
+        assert kinds(prompt) == {"unreadable"}
+        assert "quokka" in prompt.text
 
 
 class TestChoice:
@@ -217,13 +246,12 @@ class TestChoice:
         assert said(read_prompt(attributes)) == [("system", "Be brief.\nBe kind."), ("user", "hello")]
 
     def test_instructions_of_the_other_place_belong_to_the_messages(self):
-        details = "gen_ai.client.inference.operation.details"
         instructions = {"gen_ai.system_instructions": [{"type": "text", "content": "Be brief."}]}
         said_so = {"gen_ai.input.messages": [{"role": "user", "content": "hello"}]}
         expected = [("system", "Be brief."), ("user", "hello")]
-        assert said(read_prompt(instructions, events=[(details, said_so)])) == expected
-        assert said(read_prompt(said_so, events=[(details, instructions)])) == expected
-        assert said(read_prompt({}, events=[(details, instructions), (details, said_so)])) == expected
+        assert said(read_prompt(instructions, events=[(DETAILS, said_so)])) == expected
+        assert said(read_prompt(said_so, events=[(DETAILS, instructions)])) == expected
+        assert said(read_prompt({}, events=[(DETAILS, instructions), (DETAILS, said_so)])) == expected
 
     def test_the_same_text_under_both_keys_counts_once(self):
         """memtrace records the prompt as the seeds do and as the standard does."""
@@ -265,6 +293,14 @@ class TestMessages:
         call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"q": 1}'}}
         expected = Message(Author.ASSISTANT, "Let me see.", (ToolCall("c1", "look", '{"q": 1}'),))
         assert messages({"role": "assistant", "content": "Let me see.", "tool_calls": [call]}) == Prompt((expected,))
+
+    @pytest.mark.parametrize("as_text", [True, False])
+    def test_an_events_tool_calls_may_be_json(self, as_text):
+        calls: Any = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+        prompt = read_prompt(
+            {}, events=[("gen_ai.assistant.message", {"tool_calls": json.dumps(calls) if as_text else calls})]
+        )
+        assert prompt == Prompt((Message(Author.ASSISTANT, "", (ToolCall("c1", "look", "{}"),)),))
 
     def test_no_field_of_a_message_is_passed_over(self):
         prompt = messages({"role": "user", "content": "hello", "mood": {"of": "the quokka"}})

@@ -15,11 +15,15 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import FakeMemory, assistant, recorded, user
 
 from memtrace.model import Author, Message, ToolCall
 from memtrace.reference import models
+from memtrace.reference.agent import Agent
 from memtrace.reference.models import ChatModel, Completion, ModelError, ToolSpec
 from memtrace.reference.wire import StreamedReply, request_body
+
+pytestmark = pytest.mark.filterwarnings("ignore::memtrace.identity.IdKeyWarning")
 
 HELLO = [Message(Author.USER, "hello")]
 SPEC = ToolSpec("lookup", "Looks.", {"type": "object", "properties": {}})
@@ -257,6 +261,19 @@ def test_a_waits_grows(server):
     assert list(model._waits()) == [0.25, 0.5, 1.0, None]
 
 
+@both_faces
+def test_a_call_that_was_tried_again_is_one_kept_turn_and_one_span(face, server, monkeypatch):
+    monkeypatch.setattr(models, "_FIRST_WAIT", 0)
+    server.answers += [(500, b""), (200, answer("hi") | {"usage": {"prompt_tokens": 3, "completion_tokens": 1}})]
+    model, memory, spans = ChatModel(server.url, "gpt", retries=1), FakeMemory(), recorded()
+    agent = Agent("shop", model, memory, tracing=spans.tracing)
+    agent.run("hello", context="alice") if face.name == "plain" else asyncio.run(agent.arun("hello", context="alice"))
+    assert memory.windows == {"alice": [user("hello"), assistant("hi")]}
+    (chat,) = [span for span in spans.ended() if span.name == "chat gpt"]
+    assert chat.attributes["gen_ai.usage.input_tokens"] == 3
+    model.close()
+
+
 # Threads, loops, forks
 
 
@@ -413,10 +430,12 @@ def test_tool_calls_are_put_together_from_their_fragments():
     )
 
 
-def test_a_usage_event_has_no_choice():
+def test_the_tokens_that_a_model_counts_are_told():
+    usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+    told = Completion("hi", input_tokens=3, output_tokens=1)
     reply = StreamedReply()
-    reply.feed(sse(event({"content": "hi"}), event(finish="stop"), {"choices": [], "usage": {"total_tokens": 3}}))
-    assert reply.completion() == Completion("hi")
+    reply.feed(sse(event({"content": "hi"}), event(finish="stop"), {"choices": [], "usage": usage}))
+    assert reply.completion() == models.completion(answer() | {"usage": usage}) == told
 
 
 def test_a_refusal_is_text():

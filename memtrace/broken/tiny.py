@@ -174,7 +174,7 @@ class TinyMemory:
         with self.tracer.start_as_current_span("turn"):
             return self.run(caller, key, paused.question, [*paused.traffic, tool_result(paused.call, result)])
 
-    def use(self, key: Key | None, call: ToolCall) -> str:  # noqa: ARG002  others use it
+    def use(self, key: Key | None, call: ToolCall) -> str:
         """What a tool gives."""
         return self.env.tool(query_of(call))
 
@@ -215,7 +215,7 @@ class TinyMemory:
             {"role": "system", "content": "You are a helpful agent."},
             *self.block("Facts of the agent:", agent_facts),
             *self.block("Facts of the user:", user_facts),
-            *[{"role": role, "content": said} for role, said in self.replayed(key)],
+            *self.conversation(key),
             {"role": "user", "content": text},
         ]
 
@@ -234,6 +234,10 @@ class TinyMemory:
         by_hand = [row.text for row in rows if not row.source]
         return [*by_hand, *(row.text for row in rows if row.source)][:50]
 
+    def conversation(self, key: Key | None) -> list[dict[str, Any]]:
+        """The window, as messages."""
+        return [{"role": role, "content": said} for role, said in self.replayed(key)]
+
     def replayed(self, key: Key | None) -> list[tuple[str, str]]:
         """The newest whole turns that fit the window."""
         size = self.option("window", 20)
@@ -249,17 +253,20 @@ class TinyMemory:
         with self.lock:
             self.windows.setdefault(key, []).extend([("user", text), ("assistant", answer)])
 
-    def learn(self, caller: Caller, key: Key, text: str, answer: str) -> None:  # noqa: ARG002  broken ones use them
+    def learn(self, caller: Caller, key: Key, text: str, answer: str) -> None:
         """Ask the memory model what to keep of the user's words."""
         self.keep(key, self.extracted(text))
 
     def extracted(self, shown: str) -> list[str]:
-        """What the memory model keeps of a text."""
+        """What the memory model keeps of a text, at most ten facts."""
+        return self.offered(shown)[:10]
+
+    def offered(self, shown: str) -> list[str]:
+        """What the memory model makes of a text."""
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Extract facts:\n" + self.redacted(shown)}]
         with self.model_span(self.env.memory_model, messages):
             answer = self.env.model({"model": self.env.memory_model, "messages": messages})
-        reply = answer["choices"][0]["message"]["content"]
-        return [str(fact) for fact in json.loads(reply)][:10]
+        return [str(fact) for fact in json.loads(answer["choices"][0]["message"]["content"])]
 
     def keep(self, key: Key, facts: list[str]) -> None:
         """Store learned facts, and no more of them than the cap."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memtrace.prompts.trees import strings
+from memtrace.prompts.trees import leaves, strings
 
 # A whole text that is only a mark: __REDACTED__ (OpenInference), [REDACTED] (Strands), [Filtered] (Sentry),
 # [Scrubbed due to …] (Logfire), **** (the Collector). A mark inside a longer text is the application's own: it may
@@ -33,6 +33,8 @@ class Lost:
 def flaws(value: Any, where: str, limit: int | None = None) -> Iterator[Lost]:
     """What the texts of a recorded value give away: one is as long as the limit, or only says that it was redacted."""
     texts = list(strings(value))
+    if any(isinstance(leaf, bytes) and not _is_text(leaf) for leaf in leaves(value)):
+        yield Lost(f"unreadable: {where} holds bytes that are no text")
     if limit is not None and any(_is_cut(text, limit) for text in texts):
         yield Lost(f"truncated: {where} holds a text of just the limit of {limit} characters")
     if any(is_mark(text) for text in texts):
@@ -42,6 +44,14 @@ def flaws(value: Any, where: str, limit: int | None = None) -> Iterator[Lost]:
 def is_mark(text: str) -> bool:
     """Whether the text only says that a text was taken away."""
     return _MARK.fullmatch(text.strip()) is not None
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_cut(text: str, limit: int) -> bool:

@@ -82,7 +82,7 @@ def message(raw: Any, role: str = "user") -> Iterator[Found]:
     fields = _unwrapped(raw, ("message", "kwargs", "data"))
     author = author_of(fields.get("role") or _role_of_type(fields) or role)
     pieces = list(_pieces(fields, author))
-    if not pieces:
+    if not pieces and not any(_is_hidden(part) for part in flat(fields.get("parts", ()))):
         yield Lost("redacted: a message without its content")
     yield from _joined(_with_id(pieces, fields))
 
@@ -154,7 +154,7 @@ def _part(part: Any, author: Author) -> Iterator[Found]:
     fields = _unwrapped(part, ("message_content",))
     kind = fields.get("type")
     kind = kind if isinstance(kind, str) else None
-    if fields.get("visible") is False:  # pydantic-ai: kept in the history, not shown to the model any more
+    if _is_hidden(fields):
         return
     if kind in _CALLS or _has(fields, _WRAPPED_CALL):
         yield from _call(fields, author)
@@ -219,6 +219,11 @@ def _with_id(pieces: list[Found], fields: Mapping[str, Any]) -> Iterator[Found]:
             yield replace(piece, tool_call_id=call_id)
         else:
             yield piece
+
+
+def _is_hidden(part: Any) -> bool:
+    """Whether the part is in the history and is not shown to the model any more, as pydantic-ai says it."""
+    return isinstance(part, Mapping) and part.get("visible") is False
 
 
 def _is_call_or_result(fields: Mapping[str, Any]) -> bool:

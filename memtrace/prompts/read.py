@@ -17,21 +17,28 @@ class Source:
     """A place where a prompt may be: its key, who writes it, and how it is read.
 
     ``whole`` says whether the place is meant for all that was sent. What is not is never taken for complete.
+    ``in_events`` says whether it is in events, of which a full span drops the oldest.
     """
 
     key: str
     written_by: str
     read: Reader
     whole: bool = True
+    in_events: bool = False
 
 
 SOURCES: Final = (
     Source(
         "gen_ai.input.messages", "OpenTelemetry 1.37 on, OpenLLMetry, pydantic-ai, agent-framework", readers.standard
     ),
-    Source(readers.DETAILS, "OpenTelemetry 1.37 on, Strands: an event", readers.details),
+    Source(readers.DETAILS, "OpenTelemetry 1.37 on, Strands: an event", readers.details, in_events=True),
     Source("gen_ai.request.messages", "FastAIAgent, Sentry", readers.request_messages),
-    Source("gen_ai.*.message", "OpenTelemetry 1.28 to 1.36, Strands: an event a message", readers.message_events),
+    Source(
+        "gen_ai.*.message",
+        "OpenTelemetry 1.28 to 1.36, Strands: an event a message",
+        readers.message_events,
+        in_events=True,
+    ),
     Source("llm.input_messages.N.", "OpenInference", readers.openinference),
     Source("llm.prompts.N.", "OpenInference, completion models", readers.completion_prompts),
     Source("gen_ai.prompt.N.", "OpenLLMetry before 0.5x", readers.openllmetry),
@@ -39,12 +46,14 @@ SOURCES: Final = (
         "gen_ai.content.prompt",
         "OpenTelemetry to 1.27: an event",
         readers.event("gen_ai.content.prompt", "gen_ai.prompt"),
+        in_events=True,
     ),
     Source("ai.prompt.messages", "Vercel AI SDK, the provider's call", readers.attribute("ai.prompt.messages")),
     Source("request_data", "Logfire", readers.attribute("request_data")),
     Source("gcp.vertex.agent.llm_request", "Google ADK, schema 1", readers.attribute("gcp.vertex.agent.llm_request")),
     Source("pydantic_ai.all_messages", "pydantic-ai, a run's history", readers.all_messages, whole=False),
     Source("ai.prompt", "Vercel AI SDK, the caller's call", readers.attribute("ai.prompt"), whole=False),
+    Source("ai.input_messages", "Sentry, older", readers.attribute("ai.input_messages"), whole=False),
     Source("gen_ai.prompt", "LangSmith", readers.attribute("gen_ai.prompt"), whole=False),
     Source("langfuse.observation.input", "Langfuse", readers.attribute("langfuse.observation.input"), whole=False),
     Source("mlflow.spanInputs", "MLflow", readers.attribute("mlflow.spanInputs"), whole=False),
@@ -77,18 +86,18 @@ def read_prompt(
     """
     span = Span(
         {key: value for key, value in attributes.items() if isinstance(key, str)},
-        tuple((name, fields) for name, fields in events),
+        tuple((str(name), fields or {}) for name, fields in events),
         dropped_events,
         length_limit,
     )
-    evicted = [f"evicted: {dropped} attributes of the span were dropped"] if dropped > 0 else []
+    evicted = _evicted(dropped, "attributes")
     records = [(source, prompt) for source in SOURCES if (prompt := _record(source, span))]
     if not records:
-        evicted += [f"evicted: {dropped_events} events of the span were dropped"] if dropped_events > 0 else []
-        return Prompt(lost=tuple(evicted)) if evicted else None
+        lost = (*evicted, *_evicted(dropped_events, "events"))
+        return Prompt(lost=lost) if lost else None
     whole = next((prompt for _, prompt in records if not prompt.lost), None)
     best = whole or max((prompt for _, prompt in records), key=lambda prompt: len(prompt.text))
-    lost = [reason for source, prompt in records for reason in prompt.lost if source.whole or prompt is best]
+    lost = tuple(reason for source, prompt in records for reason in prompt.lost if source.whole or prompt is best)
     return Prompt(best.messages, tuple(dict.fromkeys((*(() if whole else lost), *evicted))))
 
 
@@ -97,6 +106,12 @@ def _record(source: Source, span: Span) -> Prompt | None:
     if not found:
         return None
     lost = [item.reason for item in found if isinstance(item, Lost)]
+    if source.in_events:
+        lost += _evicted(span.dropped_events, "events")
     if not source.whole:
         lost.append(f"partial: {source.key} need not hold all that was sent")
     return Prompt(tuple(item for item in found if isinstance(item, Message)), tuple(dict.fromkeys(lost)))
+
+
+def _evicted(count: int, what: str) -> tuple[str, ...]:
+    return (f"evicted: {count} {what} of the span were dropped",) if count > 0 else ()

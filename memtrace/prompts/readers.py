@@ -21,6 +21,7 @@ DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 _MESSAGE_EVENT: Final = re.compile(r"gen_ai\.(\w+)\.message")
 _MESSAGE_FIELDS: Final = ("content", "role", "tool_calls", "id", "name")
+_EVENT_CONTENT: Final = "gen_ai.event.content"
 
 # Content blocks as JSON where only a text fits (Strands, older OpenLLMetry). Whatever else is said is its own text.
 _BLOCKS: Final = re.compile(
@@ -77,12 +78,18 @@ def request_messages(span: Span) -> Iterator[Found]:
 
 
 def message_events(span: Span) -> Iterator[Found]:
-    """One event a message, its author in the event's name."""
-    said = [(match[1], fields) for name, fields in span.events if (match := _MESSAGE_EVENT.fullmatch(name))]
-    for role, fields in said:
-        yield from _scalar_message({"role": role, **_event_body(fields)}, f"gen_ai.{role}.message", span.limit)
-    if said and span.dropped_events > 0:
-        yield Lost(f"evicted: {span.dropped_events} events of the span were dropped")
+    """One event a message, its author in the event's name; some emitters put its fields into one attribute as JSON."""
+    for name, fields in span.events:
+        if not (match := _MESSAGE_EVENT.fullmatch(name)):
+            continue
+        if _EVENT_CONTENT in fields:
+            tree, lost = opened(fields[_EVENT_CONTENT], _EVENT_CONTENT, span.limit, plain=True)
+            yield from lost
+            for item in flat(tree):
+                yield from message(item, match[1])
+        else:
+            body = {key: fields[key] for key in _MESSAGE_FIELDS if key in fields}
+            yield from _scalar_message({"role": match[1], **body}, name, span.limit)
 
 
 def openinference(span: Span) -> Iterator[Found]:
@@ -223,22 +230,15 @@ def _flattened(attributes: Mapping[str, Any], prefix: str, limit: int | None, *,
 def _scalar_message(fields: Mapping[str, Any], where: str, limit: int | None) -> Iterator[Found]:
     """A message whose fields were recorded as texts."""
     yield from flaws(fields, where, limit)
-    whole = dict(fields)
-    for key in ("content", "tool_calls"):
-        if key in fields:
-            whole[key], lost = scalar(fields[key], where)
-            yield from lost
-    yield from message(whole)
-
-
-def _event_body(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a message's event; some emitters put them all into one attribute as JSON."""
-    body = {key: fields[key] for key in _MESSAGE_FIELDS if key in fields}
-    if "gen_ai.event.content" in fields:
-        tree, _ = opened(fields["gen_ai.event.content"], "gen_ai.event.content", None, plain=True)
-        first = next(flat(tree), None)
-        body |= first if isinstance(first, Mapping) else {"content": first}
-    return body
+    content, lost = scalar(fields.get("content"), where)
+    calls = fields.get("tool_calls")
+    if isinstance(calls, str):
+        calls, unread = opened(calls, where, None)
+        lost += unread
+        if unread:  # what could be salvaged is text
+            content, calls = [*flat([content or ""]), *flat(calls)], ()
+    yield from lost
+    yield from message({**fields, "content": content, "tool_calls": calls})
 
 
 def _shortened(attributes: Mapping[str, Any], key: str) -> Iterator[Found]:

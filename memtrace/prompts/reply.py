@@ -33,7 +33,8 @@ def read_reply(attributes: Mapping[str, Any], *, events: Events = ()) -> str | N
     It is ``""`` where the model only called tools. Several choices are one a line. What was cut is as it was cut.
     """
     known = {key: value for key, value in attributes.items() if isinstance(key, str)}
-    return next((text for read in _READERS if (text := _text(list(read(known, events)))) is not None), None)
+    happened = [(name, fields or {}) for name, fields in events]
+    return next((text for read in _READERS if (text := _text(list(read(known, happened)))) is not None), None)
 
 
 def _attributes(attributes: Mapping[str, Any], _: Events) -> Iterator[Any]:

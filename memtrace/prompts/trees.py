@@ -44,18 +44,25 @@ def dumped(value: Any) -> str:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every text in a tree, in order."""
+    """Every text in a tree, in order; of bytes what can be decoded."""
+    for leaf in leaves(value):
+        if isinstance(leaf, str):
+            yield leaf
+        elif isinstance(leaf, bytes):
+            yield leaf.decode("utf-8", "replace")
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Everything in a tree that is neither a list nor a mapping, in order."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, bytes):
-            yield item.decode("utf-8", "replace")
-        elif isinstance(item, Mapping):
+        if isinstance(item, Mapping):
             waiting.extend(reversed(list(item.values())))
         elif is_list(item):
             waiting.extend(reversed(item))
+        else:
+            yield item
 
 
 def flat(value: Any) -> Iterator[Any]:

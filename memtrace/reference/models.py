@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import httpx
@@ -189,6 +191,12 @@ class ChatModel:
             raise ModelError(f"the model {self.name!r} could not be asked: {type(error).__name__}") from error
 
 
+@lru_cache(maxsize=1)
+def _trusted() -> ssl.SSLContext:
+    """What servers are trusted: reading it takes most of the time that making a client takes."""
+    return httpx.create_ssl_context()
+
+
 class _ProcessClient:
     """One client for the threads of a process; a forked child makes its own, for two must not share a connection."""
 
@@ -201,7 +209,7 @@ class _ProcessClient:
     def get(self) -> httpx.Client:
         with self._lock:
             if self._client is None or self._pid != os.getpid():
-                self._client, self._pid = httpx.Client(**self._options), os.getpid()
+                self._client, self._pid = httpx.Client(verify=_trusted(), **self._options), os.getpid()
             return self._client
 
     def close(self) -> None:
@@ -236,7 +244,7 @@ class _LoopClients:
         return client
 
     async def _owner(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[httpx.AsyncClient, None]:
-        client = httpx.AsyncClient(**self._options)
+        client = httpx.AsyncClient(verify=_trusted(), **self._options)
         try:
             yield client
         finally:

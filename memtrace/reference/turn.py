@@ -168,7 +168,13 @@ class Turn:
         live = self._streamed and self.plan.streams_live
         with self.plan.tracing.model_call(role.model.name, request.messages) as call:
             completion: Completion = yield Stream(request) if live else Complete(request)
-            call.replied(completion.text, tool_calls=completion.tool_calls, finish=completion.finish)
+            call.replied(
+                completion.text,
+                tool_calls=completion.tool_calls,
+                finish=completion.finish,
+                input_tokens=completion.input_tokens,
+                output_tokens=completion.output_tokens,
+            )
         return completion
 
     def _use_tools(self, progress: Progress, approved: bool | None) -> Steps[bool]:

@@ -43,11 +43,13 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model answered: text, or the tools it wants called, or both."""
+    """What a model answered: text, or the tools it wants called, or both; and the tokens it counted, where it told."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     finish: str = "stop"
+    input_tokens: int | None = None
+    output_tokens: int | None = None
 
 
 def request_body(model: str, messages: Sequence[Message], tools: Sequence[ToolSpec], *, stream: bool) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def completion(body: Any) -> Completion:
             text=message.get("content") or message.get("refusal") or "",
             tool_calls=tuple(_tool_call(raw) for raw in message.get("tool_calls") or ()),
             finish=choice.get("finish_reason") or "stop",
+            **_usage(body),
         )
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ModelError("the model's reply is no chat completion", detail=str(body)) from error
@@ -102,6 +105,7 @@ class StreamedReply:
     _text: list[str] = field(default_factory=list)
     _calls: dict[int, _Call] = field(default_factory=dict)
     _finish: str = ""
+    _tokens: dict[str, int | None] = field(default_factory=dict)
 
     def feed(self, chunk: bytes) -> list[str]:
         """The pieces of text that a chunk completes; a chunk may end anywhere, inside a character too.
@@ -123,13 +127,14 @@ class StreamedReply:
         if not self._finish:
             raise ModelError("the model's stream ended before its reply did")
         calls = tuple(ToolCall(call.id, call.name, call.arguments or "{}") for _, call in sorted(self._calls.items()))
-        return Completion("".join(self._text), calls, self._finish)
+        return Completion("".join(self._text), calls, self._finish, **self._tokens)
 
     def _event(self, data: bytes) -> list[str]:
         try:
             event = json.loads(data)
             if event.get("error"):
                 raise ModelError("the model's stream reported an error", detail=error_detail(data))
+            self._tokens = _usage(event) or self._tokens
             return [piece for choice in (event.get("choices") or ())[:1] for piece in self._choice(choice)]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelError("the model's stream cannot be read", detail=data.decode("utf-8", "replace")) from error
@@ -170,6 +175,13 @@ def _message(message: Message) -> dict[str, Any]:
 def _function(tool: ToolSpec) -> dict[str, Any]:
     described = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": described}
+
+
+def _usage(body: Mapping[str, Any]) -> dict[str, int | None]:
+    usage = body.get("usage")
+    if not usage:
+        return {}
+    return {"input_tokens": usage.get("prompt_tokens"), "output_tokens": usage.get("completion_tokens")}
 
 
 def _tool_call(raw: Mapping[str, Any]) -> ToolCall:

@@ -16,8 +16,8 @@ def cap_spares_persisted(history: History) -> Judgement:
     cap = history.declared("cap")
     if cap is None:
         return untested("the system declares no cap of learned facts")
-    full = False
-    for read in listings(history):
+    full, reads = False, listings(history)
+    for read in reads:
         listed = [word for fact in read.facts if not fact.superseded for word in canaries_in(fact.text)]
         by_hand, taught = _given_by(history, read)
         if gone := [word for word in by_hand if word not in listed]:
@@ -29,6 +29,8 @@ def cap_spares_persisted(history: History) -> Judgement:
             full = True
             if kept != taught[-len(kept) :] or not kept:
                 return violated("the learned facts that were kept are not the newest", _listing(read))
+    if not reads:
+        return untested("no facts were listed")
     return held(when=full, otherwise="no user was taught more than the cap holds")
 
 

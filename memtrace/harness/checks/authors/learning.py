@@ -66,14 +66,11 @@ def no_relearning(history: History) -> Judgement:
     """Recalled or injected memory is not stored again."""
     judged = False
     for read in listings(history):
-        facts = [fact for fact in read.facts if not fact.superseded]
-        for word, count in Counter(word for fact in facts for word in canaries_in(fact.text)).items():
+        for word, count in _counted(read).items():
             times = _given(history, word, read)
-            if not times:
-                continue
-            judged = True
-            if count > times:
-                texts = "\n".join(fact.text for fact in facts if word in fact.text.lower())
+            judged = judged or times > 0
+            if 0 < times < count:
+                texts = "\n".join(fact.text for fact in read.facts if word in fact.text.lower())
                 reason = (
                     f"said {times} time{'s' if times > 1 else ''}, stored as {count} facts: memory was learned again"
                 )
@@ -81,6 +78,11 @@ def no_relearning(history: History) -> Judgement:
     if not judged:
         return untested("no fact was listed")
     return held(when=learned(history), otherwise=_NOTHING_LEARNED)
+
+
+def _counted(read: FactsRead) -> Counter[str]:
+    """In how many active facts of a listing each planted word is."""
+    return Counter(word for fact in read.facts if not fact.superseded for word in canaries_in(fact.text))
 
 
 def _given(history: History, word: str, read: FactsRead) -> int:
@@ -98,7 +100,7 @@ def learned_is_marked(history: History) -> Judgement:
     judged = False
     for seen in seen_in_reads(history):
         turns = [source for source in history.sources(seen.word) if source.way == "turn" and source.at < seen.at]
-        if seen.fact is None or not turns or _by_hand(history, seen):
+        if seen.fact is None or not turns or _by_hand(history, seen) or _learned_again(history, seen):
             continue
         judged = True
         if fault := _mark_fault(history, seen.fact, seen, confidence, {source.turn for source in turns}):
@@ -108,6 +110,11 @@ def learned_is_marked(history: History) -> Judgement:
 
 def _by_hand(history: History, seen: Seen) -> bool:
     return any(source.way == "fact" and source.at < seen.at for source in history.sources(seen.word))
+
+
+def _learned_again(history: History, seen: Seen) -> bool:
+    """Then it is not known which of the facts the user's own words taught, and another rule says so."""
+    return seen.read is not None and _counted(seen.read)[seen.word] > _given(history, seen.word, seen.read)
 
 
 def _mark_fault(history: History, fact: Fact, seen: Seen, confidence: float, turns: set[str]) -> str:

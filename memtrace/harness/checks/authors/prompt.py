@@ -21,11 +21,20 @@ def once_in_prompt(history: History) -> Judgement:
     for call in history.answers():
         blocks = "\n".join(message.text for message in call.prompt.messages if message.author is Author.SYSTEM)
         for word in canaries_in(blocks):
-            counts = [blocks.count(form) for text in texts.get(word, ()) for form in _forms(text)]
+            counts = [_times(blocks, text, texts[word]) for text in texts.get(word, ())]
             judged = judged or any(counts)
             if max(counts, default=0) > 1:
                 return accuse(call, f"one fact is in the prompt {max(counts)} times", shown(call, word))
     return held() if judged else untested("no fact was in a prompt")
+
+
+def _times(blocks: str, text: str, texts: set[str]) -> int:
+    """How often a fact is in the blocks, apart from where it is part of a longer one."""
+    longer = [other for other in texts if text in other and other != text]
+    return max(
+        blocks.count(form) - sum(blocks.count(part) for other in longer for part in _forms(other))
+        for form in _forms(text)
+    )
 
 
 def _facts(history: History) -> dict[str, set[str]]:

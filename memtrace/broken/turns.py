@@ -1,0 +1,158 @@
+"""Memories that go wrong between one turn and the next: in what they send, keep of a good turn, or keep of a bad one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from memtrace.broken import broken
+from memtrace.broken.tiny import Blocked, Key, Limit, Paused, TinyMemory
+from memtrace.broken.tiny_traffic import TinyTraffic
+from memtrace.model import Caller, Outcome, Reply
+
+Messages = list[dict[str, Any]]
+
+
+# What is sent
+
+
+@broken("turns.prompt-order", report="https://github.com/spring-projects/spring-ai/issues/4170")
+class OwnFactsFirst(TinyMemory):
+    """Puts the user's facts in front of the agent's, where there are some of both."""
+
+    def prompt(self, caller: Caller, key: Key | None, text: str) -> Messages:
+        messages = super().prompt(caller, key, text)
+        blocks = [place for place, m in enumerate(messages) if str(m["content"]).startswith("Facts of the")]
+        if len(blocks) > 1:
+            first, second = blocks
+            messages[first], messages[second] = messages[second], messages[first]
+        return messages
+
+
+@broken("turns.prompt-holds-its-input", report="https://github.com/langchain-ai/langmem/issues/111")
+class SaysNothingTwice(TinyMemory):
+    """Leaves a question out of the prompt where the window holds it already."""
+
+    def prompt(self, caller: Caller, key: Key | None, text: str) -> Messages:
+        messages = super().prompt(caller, key, text)
+        return messages[:-1] if messages[-1] in messages[:-1] else messages
+
+
+@broken("turns.redaction-is-for-the-model", report="https://github.com/bytedance/deer-flow/pull/5577")
+class ExtractorSeesAll(TinyMemory):
+    """Redacts what the answer model is sent, and forgets that the extractor is a model too."""
+
+    def extracted(self, shown: str) -> list[str]:
+        self.redacts = False
+        try:
+            return super().extracted(shown)
+        finally:
+            self.redacts = True
+
+    redacts = True
+
+    def redacted(self, text: str) -> str:
+        return super().redacted(text) if self.redacts else text
+
+
+# What is kept of a turn that ended well
+
+
+@broken("turns.input-and-answer")
+class KeepsAsides(TinyTraffic):
+    """Stores, of a run, all that the model said, also on its way to a tool."""
+
+    def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
+        super().write(caller, key, text, " ".join([*self.asides(text), answer]))
+
+    def streamed(self, caller: Caller, text: str) -> Any:
+        """A stream gives piece by piece what a run gives at once."""
+        answer = self.turn(caller, text).text
+        yield from (answer[:10], answer[10:20], answer[20:])
+
+
+@broken("turns.recalled-next-turn", report="https://github.com/aradlein/hass-agent-llm/issues/49")
+class LosesTheFirstTurn(TinyMemory):
+    """Makes a new user's window when it is first missed, and so loses the turn that missed it."""
+
+    def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
+        if key in self.windows:
+            super().write(caller, key, text, answer)
+        self.windows.setdefault(key, [])
+
+
+@broken("turns.window-is-bounded", report="https://github.com/bojieli/ai-agent-book/pull/398")
+class EndlessWithoutWindow(TinyMemory):
+    """Cuts the window with a slice that keeps everything where nothing was to be kept."""
+
+    def replayed(self, key: Key | None) -> list[tuple[str, str]]:
+        size = self.option("window", 20) // 2 * 2
+        return self.windows.get(key, [])[-size:] if key else []
+
+
+@broken("turns.growth-is-linear", report="https://github.com/agno-agi/agno/issues/5741")
+class SnapshotsEachTurn(TinyMemory):
+    """Keeps, for every turn, a copy of the whole conversation up to it."""
+
+    def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
+        super().write(caller, key, text, answer)
+        snapshot = self.env.dir / f"snapshot-{len(list(self.env.dir.glob('snapshot-*')))}.json"
+        snapshot.write_text(json.dumps({"owner": key, "messages": self.windows[key]}))
+
+
+# What is kept of a turn that did not
+
+
+@broken("turns.failed-writes-nothing", report="https://github.com/mastra-ai/mastra/issues/5842")
+class WritesBeforeTheLastStep(TinyMemory):
+    """Writes the turn before the application's last step, which may still fail it."""
+
+    def finish(self, caller: Caller, key: Key | None, text: str, said: str) -> Reply:
+        answer = self.redacted(said)
+        self.guard(answer, "output")
+        if key is not None:
+            self.write(caller, key, text, answer)
+        self.env.after_run(answer)
+        return Reply(Outcome.OK, answer)
+
+
+@broken("turns.blocked-writes-nothing", report="https://github.com/openai/openai-agents-python/pull/4123")
+class KeepsWhatItRefused(TinyMemory):
+    """Stores the question of a blocked answer, with an apology in the answer's place."""
+
+    def finish(self, caller: Caller, key: Key | None, text: str, said: str) -> Reply:
+        try:
+            return super().finish(caller, key, text, said)
+        except Blocked:
+            if key is not None:
+                self.windows.setdefault(key, []).extend([("user", text), ("assistant", "I cannot say.")])
+            raise
+
+
+@broken("turns.limit-writes-nothing", report="https://github.com/NousResearch/hermes-agent/pull/108270")
+class KeepsUnfinishedTurns(TinyMemory):
+    """Stores a run that reached the iteration limit, with an apology as its answer, so that the user can say: go on."""
+
+    def run(self, caller: Caller, key: Key | None, text: str, traffic: Messages) -> Reply:
+        try:
+            return super().run(caller, key, text, traffic)
+        except Limit:
+            if key is not None:
+                self.windows.setdefault(key, []).extend([("user", text), ("assistant", "I ran out of steps.")])
+            raise
+
+
+@broken("turns.paused-writes-nothing")
+class ShowsWaitingQuestions(TinyMemory):
+    """Puts the question of a paused run into the window until the run goes on."""
+
+    def pause(self, paused: Paused) -> Reply:
+        self.windows.setdefault(paused.key, []).append(("user", paused.question))
+        return super().pause(paused)
+
+    def resume(self, caller: Caller, token: str, approved: bool) -> Reply:
+        waiting = self.paused[token]
+        window = self.windows[waiting.key]
+        if self.resolve(caller) == waiting.key and ("user", waiting.question) in window:
+            window.remove(("user", waiting.question))
+        return super().resume(caller, token, approved)

@@ -1,6 +1,8 @@
-"""Between users: whose memory is it?"""
+"""Between users: whose memory it is."""
 
 from __future__ import annotations
+
+from itertools import product
 
 import pytest
 
@@ -118,37 +120,35 @@ def test_the_same_question_gets_each_caller_the_answer_given_to_them(stage: Stag
 
 
 @rule("users.unresolved-sees-only-agent-facts")
-@pytest.mark.parametrize(("via", "capability"), _WAYS)
-def test_a_caller_who_cannot_be_told_sees_the_agents_facts_only(stage: Stage, via: str, capability: str) -> None:
-    stage.needs(capability)
+def test_a_caller_who_cannot_be_told_sees_the_agents_facts_only(stage: Stage) -> None:
     alice = stage.caller()
     if "agent-facts" in stage.claims:
         stage.add(alice, f"The shop opens at {stage.canary()}.", scope="agent")
     if "facts" in stage.claims:
         stage.add(alice, f"Their key is {stage.canary()}.")
-    stage.turn(alice, f"My locker code is {stage.canary()}.", via=via)
-    stage.turn(alice, "What is my locker code?", via=via)
-    for kind in Unresolved:
+    stage.turn(alice, f"My locker code is {stage.canary()}.")
+    stage.turn(alice, "What is my locker code?")
+    for via, kind in product(_ways(stage), Unresolved):
         stage.turn(stage.anonymous(kind), "What is my locker code?", via=via, expect=OK_OR_REFUSED)
 
 
 @rule("users.unresolved-writes-nothing")
-@pytest.mark.parametrize(("via", "capability"), _WAYS)
-def test_what_a_caller_says_who_cannot_be_told_is_kept_nowhere(stage: Stage, via: str, capability: str) -> None:
-    stage.needs(capability)
+def test_what_a_caller_says_who_cannot_be_told_is_kept_nowhere(stage: Stage) -> None:
     words = []
-    for kind in Unresolved:
+    for via, kind in product((*_ways(stage), "run"), Unresolved):
         words.append(stage.canary())
         stage.turn(
             stage.anonymous(kind), f"My locker code is {words[-1]}.", via=via, says=[f"Noted: {stage.canary()}."],
             expect=OK_OR_REFUSED,
         )  # fmt: skip
-        stage.turn(stage.anonymous(kind), "What is my locker code?", via=via, expect=OK_OR_REFUSED)
-    for user in ("", "None"):
-        alice = stage.caller(user=user) if user else stage.caller()
-        stage.turn(alice, f"My locker code is {stage.canary()}.", via=via, expect=OK_OR_REFUSED)
-        stage.turn(alice, "What is my locker code?", via=via, expect=OK_OR_REFUSED)
+    for caller in (stage.caller(), stage.caller(user="None")):
+        stage.turn(caller, f"My locker code is {stage.canary()}.", expect=OK_OR_REFUSED)
+        stage.turn(caller, "What is my locker code?", expect=OK_OR_REFUSED)
     stage.scan(*words)
+
+
+def _ways(stage: Stage) -> list[str]:
+    return [via for via, capability in _WAYS if capability in stage.claims]
 
 
 @rule("users.unresolved-writes-nothing")
@@ -175,10 +175,10 @@ def test_nobody_recalls_what_a_caller_said_who_cannot_be_told(stage: Stage) -> N
 @pytest.mark.parametrize(("via", "capability"), _WAYS)
 def test_a_turn_is_one_callers_though_its_context_changes(stage: Stage, via: str, capability: str) -> None:
     stage.needs(capability, "conv|learn")
-    for asked_before in range(1, 6):
-        alice, bob = stage.callers(2)
-        for caller in (alice, bob):
-            stage.turn(caller, f"My locker code is {stage.canary()}.")
+    alice, bob = stage.callers(2)
+    for caller in (alice, bob):
+        stage.turn(caller, f"My locker code is {stage.canary()}.")
+    for asked_before in (1, 2, 3):
         stage.resolve_as(alice, *[alice.user] * asked_before, bob.user)
         stage.turn(alice, f"My bicycle is {stage.canary()}.", via=via)
         stage.resolve_as(alice, alice.user)
@@ -195,7 +195,7 @@ def test_two_users_with_one_session_id_share_nothing(stage: Stage) -> None:
     for caller in (alice, bob):
         stage.turn(caller, f"My locker code is {stage.canary()}.", says=[f"Noted: {stage.canary()}."])
     for caller in (alice, bob):
-        stage.turn(caller, "What is my locker code?", via="stream" if "stream" in stage.claims else "run")
+        stage.turn(caller, "What is my locker code?")
         stage.messages(caller)
 
 
@@ -216,8 +216,8 @@ def test_a_busy_user_does_not_crowd_out_a_quiet_one(stage: Stage) -> None:
     stage.turn(quiet, f"My yoga class is on {word}.")
     stage.turn(quiet, "The weather is fine today.")
     before = stage.turn(quiet, "Yoga class today?")
-    for _ in range(24):
-        stage.turn(busy, f"Yoga class today? {stage.canary()}")
+    for _ in range(12):
+        stage.turn(busy, f"Yoga class today? {stage.canary()}", says=[f"Yoga class today: {stage.canary()}"])
     after = stage.turn(quiet, "Yoga class today?")
     for asked in (before, after):
         stage.expect("users.recall-namespaced", asked, word, why="no window holds it, and nothing of theirs is nearer")
@@ -306,7 +306,7 @@ def test_one_user_in_two_projects_has_two_memories(stage: Stage) -> None:
         if "agent-facts" in stage.claims:
             stage.add(caller, f"The shop opens at {stage.canary()}.", scope="agent")
         stage.turn(caller, f"My locker code is {stage.canary()}.")
-    for caller in (here, there):
+    for caller in (here, there, stage.caller(project=here.project)):
         stage.turn(caller, "What do you know of me?")
         _read_all(stage, caller)
     if "forget" in stage.claims:
@@ -321,28 +321,40 @@ def test_recall_stays_in_its_project(stage: Stage) -> None:
     for caller in both:
         stage.turn(caller, f"My yoga class is on {stage.canary()}.")
         stage.turn(caller, "The weather is fine today.")
-    for caller in both:
+    for caller in (*both, stage.caller(project=both[0].project)):
         stage.turn(caller, "When is my yoga class?")
 
 
-@rule("users.project-partitions", needs=("facts",))
-@pytest.mark.parametrize("separator", [":", "/", "-", ".", "|", ""])
-def test_projects_and_users_that_concatenate_alike_are_apart(stage: Stage, separator: str) -> None:
-    name = stage.caller().session
-    both = [
-        stage.caller(user=user, project=project)
-        for project, user in ((f"{name}{separator}x", "u7"), (name, f"x{separator}u7"), (f"x{separator}{name}", "u7"))
-    ]
-    both.append(stage.caller(user=f"u7{separator}{name}", project="x"))
-    for caller in both:
+@rule("users.project-partitions", needs=("facts", "list"))
+def test_facts_of_projects_and_users_that_concatenate_alike_are_apart(stage: Stage) -> None:
+    names = [_alike(stage, separator) for separator in (":", "/", "-", ".", "|", "::", "")]
+    callers = [caller for alike in names for caller in alike]
+    for caller in callers:
         stage.add(caller, f"Their desk is number {stage.canary()}.")
         stage.facts(caller)
-    for caller in both:
-        stage.turn(caller, "Where is my desk?")
-    if "forget" in stage.claims:
-        stage.forget(both[0])
-    for caller in both[1:]:
+    for caller in callers:
         stage.facts(caller)
+    if "forget" in stage.claims:
+        for first, *_ in names:
+            stage.forget(first)
+        for _, *others in names:
+            for caller in others:
+                stage.facts(caller)
+
+
+@rule("users.project-partitions", needs=("conv",), options={"learn": False})
+def test_conversations_of_projects_and_users_that_concatenate_alike_are_apart(stage: Stage) -> None:
+    callers = [caller for separator in (":", "/", "") for caller in _alike(stage, separator)[:2]]
+    told = [stage.turn(caller, f"My locker code is {stage.canary()}.", expect=OK_OR_REFUSED) for caller in callers]
+    for caller in [turn.caller for turn in told if turn.outcome is Outcome.OK]:
+        stage.turn(caller, "What is my locker code?")
+
+
+def _alike(stage: Stage, separator: str) -> list[Caller]:
+    """Callers whose project and user, joined in one order or the other, give the same text."""
+    name = stage.caller().session
+    pairs = [(f"{name}{separator}x", "u7"), (name, f"x{separator}u7"), (f"u7{separator}{name}", "x")]
+    return [stage.caller(project=project, user=user) for project, user in pairs]
 
 
 def _read_all(stage: Stage, caller: Caller) -> None:

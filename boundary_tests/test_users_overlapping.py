@@ -44,13 +44,13 @@ def test_three_turns_stay_apart_in_whatever_order_the_model_answers(stage: Stage
 def _meet(stage: Stage, point: Point, callers: Sequence[Caller]) -> None:
     for caller in callers:
         stage.turn(caller, f"My locker code is {stage.canary()}.")
-    for caller in callers:
-        stage.turn(caller, "What is my locker code?")
     words = {}
     for order in permutations(range(len(callers))):
         lines = [_line(stage, point, caller) for caller in callers]
         interleave(stage, point, [line for line, _ in lines], order)
         words = {line.caller: word for line, word in lines}
+        if stage.history().unreached_holds:
+            break  # turns that wait for each other have one order
     for caller in callers:
         asked = stage.turn(caller, "What have I told you?")
         stage.expect("users.own-memory-recalled", asked, words[caller], why="they said so in their turn before")
@@ -63,7 +63,7 @@ def _line(stage: Stage, point: Point, caller: Caller) -> tuple[Line, str]:
 
 
 @rule("users.reply-goes-to-its-caller")
-@pytest.mark.parametrize(("point", "capability"), [_POINTS[0], _POINTS[3], _POINTS[5]])
+@pytest.mark.parametrize(("point", "capability"), [_POINTS[0], _POINTS[3]])
 def test_overlapping_callers_each_get_their_own_answer(stage: Stage, point: Point, capability: str) -> None:
     stage.needs(capability)
     callers = stage.callers(2)

@@ -111,8 +111,7 @@ class _MemorySpan(Operation):
         if self._attributes is not None:
             safely(self._stored, self._attributes, count, action, author)
             if records:
-                safely(self._identify_records, self._attributes, _records(records))
-                safely(self._show_records, self._attributes, records, ())
+                safely(self._show_stored, self._attributes, records)
 
     def _store_operation(self) -> str | None:
         """The standard's name of the operation where this very span reaches the store, so that it counts once."""
@@ -160,6 +159,10 @@ class _MemorySpan(Operation):
             attributes[semconv.MEMORY_ACTION] = action
         if author is not None:
             attributes[semconv.AUTHOR] = str(author)
+
+    def _show_stored(self, attributes: Attributes, items: Sequence[object]) -> None:
+        self._identify_records(attributes, _records(items))
+        self._show_records(attributes, items, ())
 
     def _show_snippets(self, attributes: Attributes, items: Sequence[object], scores: Sequence[float]) -> None:
         attributes[semconv.MEMORY_SNIPPETS] = capture.snippets(items)

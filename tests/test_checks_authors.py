@@ -72,6 +72,7 @@ def test_a_tools_result_in_a_listing_is_a_violation() -> None:
         turn = write.begin(ALICE, f"Where is {A}?")
         write.model(turn, [f"user: Where is {A}?"], says="", calls=[ToolCall("1", "lookup")])
         write.tool(turn, "orders", f"In {B}.")
+        write.model(turn, [f"user: {kept}"], purpose="memory")
         write.end(turn)
         listed(write, fact(kept))
         return write.history()

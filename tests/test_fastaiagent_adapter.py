@@ -177,6 +177,14 @@ def test_facts_are_added_updated_listed_and_forgotten(opened):
     assert stage.forget(bob) == 1
 
 
+def test_empty_user_id_is_refused_where_the_sdk_says_so(opened):
+    stage = opened()
+    nobody = stage.caller(user="")
+    assert stage._write("add", nobody, (nobody, "Tea.")).outcome is Outcome.REFUSED
+    assert stage._write("forget", nobody, (nobody,)).outcome is Outcome.REFUSED
+    assert stage.facts(nobody) == ()
+
+
 def test_agent_fact_is_that_agents_alone(opened):
     stage = opened()
     alice = stage.caller()

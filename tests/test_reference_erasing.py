@@ -10,6 +10,7 @@ from remembering import Lab, MemoryModel, ask, keep_all, say, user_scope, window
 from memtrace.errors import StoreError, UsageError
 from memtrace.model import Level, Scope
 from memtrace.reference import HashEmbedder, Namespace, SqliteRecall, TurnLog
+from memtrace.reference.window import Key
 
 pytestmark = pytest.mark.filterwarnings("ignore::memtrace.identity.IdKeyWarning")
 
@@ -64,7 +65,7 @@ def test_no_prompt_of_extractor_or_summary_holds_an_erased_users_words(lab):
     learn, summarize = MemoryModel(), MemoryModel(lambda messages: " ".join(m.text for m in messages))
     memory = full(lab, learn=learn, summarize=summarize)
     fill(memory, "alice", "secretword")
-    memory.erase("alice")
+    (full(lab) if elsewhere else memory).erase("alice")
     learn.prompts.clear(), summarize.prompts.clear()
     for number in range(3):
         say(memory, "alice", f"hello {number}")
@@ -161,13 +162,18 @@ def test_whenever_a_turn_in_flight_is_overtaken_it_brings_nothing_back(lab, what
     memory = full(lab, location=store)
     other = full(lab)
 
+    def erased():
+        other.erase("alice")
+        say(memory, "alice", "hello")
+
     def in_flight(at):
+        memory.erase("alice")
         say(other, "alice", "early secretword")
         say(memory, "alice", "early secretword")
         turn = memory.open("alice")
         turn.remember("third secretword")
         store.calls, store.at = 0, at
-        store.act = lambda: other.erase("alice") if what == "erase" else other.forget(scope_id="alice")
+        store.act = erased if what == "erase" else lambda: other.forget(scope_id="alice")
         turn.write("second secretword", "secretword")
         store.at = 0
         return store.calls
@@ -175,14 +181,16 @@ def test_whenever_a_turn_in_flight_is_overtaken_it_brings_nothing_back(lab, what
     for at in range(1, in_flight(0) + 1):
         for moment in (at, -at):
             in_flight(moment)
-            assert lab.facts("alice") == [], moment
-            assert other._turn_log.unmined(user_scope("alice"), agent="shop") == [], moment
+            kept = ["hello"] if what == "erase" else []
+            assert lab.facts("alice") == kept, moment
+            assert [t.text for t in other._turn_log.unmined(user_scope("alice"), agent="shop")] == kept, moment
             if what == "erase":
                 assert "secretword" not in ask(memory, "alice", "secretword"), moment
-                assert memory.for_user("alice").messages == [], moment
+                assert [m.text for m in memory.for_user("alice").messages] == ["hello", "Noted."], moment
 
 
-def test_a_turn_whose_user_was_erased_before_it_is_written_asks_no_model_and_shows_nothing_for_a_moment(lab):
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in another process"])
+def test_a_turn_whose_user_was_erased_before_it_is_written_asks_no_model_and_shows_nothing_for_a_moment(lab, elsewhere):
     learn, summarize, asked = MemoryModel(), MemoryModel("so far"), []
 
     def embedder(texts):
@@ -199,7 +207,8 @@ def test_a_turn_whose_user_was_erased_before_it_is_written_asks_no_model_and_sho
     look = store.__getattr__
 
     def looking(name):
-        seen.extend(memory.for_user("alice").messages)
+        conversation = memory._windows.get(Key("", "alice"))
+        seen.extend(conversation.messages if conversation and not elsewhere else ())
         seen.extend(lab.facts("alice"))
         return look(name)
 
@@ -247,6 +256,28 @@ def test_a_turn_in_flight_learns_nothing_in_a_scope_where_something_was_forgotte
     assert memory._turn_log.unmined(Scope(Level.AGENT, "shop"), agent="shop") == []
     say(memory, "alice", "I live in Lisbon")
     assert lab.facts("alice") == ["I live in Lisbon"]
+
+
+def test_facts_of_a_turn_that_was_overtaken_are_not_stored_for_a_moment(lab):
+    memory = full(
+        lab,
+        location=Adding(lab.store, lambda: pytest.fail("stored")),
+        learn=MemoryModel(lambda messages: (memory.forget(scope_id="alice"), keep_all(messages))[1]),
+        turn_log=None,
+    )
+    memory.open("alice").write("I live in Lisbon", "ok")
+    assert lab.spans("memory.write.facts")[-1].status.is_ok
+
+
+def test_a_window_of_a_user_whom_another_process_erased_is_neither_shown_nor_saved(lab):
+    here, there = full(lab), full(lab)
+    for show in (True, False):
+        say(there, "alice", "secretword")
+        here.erase("alice")
+        if show:
+            assert there.for_user("alice").messages == []
+        with pytest.raises(UsageError, match="nothing to save"):
+            there.for_user("alice").save(lab.path / "alice.json")
 
 
 def test_forgetting_in_one_scope_hinders_no_turn_of_another(lab):

@@ -214,7 +214,7 @@ def test_an_empty_id_reads_and_forgets_nothing(lab):
     memory.persist("Lives in Lisbon", scope_id="alice")
     assert memory.retrieve() == []
     for refused in (
-        lambda: memory.forget(),
+        lambda: memory.forget(fact="Lives in Lisbon"),
         lambda: memory.persist("x"),
         lambda: memory.erase(""),
         lambda: memory.for_user(""),
@@ -222,6 +222,8 @@ def test_an_empty_id_reads_and_forgets_nothing(lab):
     ):
         with pytest.raises(UsageError):
             refused()
+    with pytest.raises(UsageError, match="scope_id="):
+        memory.forget()
     assert memory.retrieve(scope_id="*") == []
     assert memory.forget(scope_id="*") == 0
     assert lab.facts("alice") == ["Lives in Lisbon"]

@@ -446,6 +446,7 @@ def test_what_leaves_the_process_is_redacted_and_what_is_kept_is_not(lab):
     def redact(text):
         return text.replace("a@b.c", "[EMAIL]")
 
+    memory.persist("Mail by hand: a@b.c", scope_id="alice")
     for words in ("I am a@b.c", "mail a@b.c", "bye a@b.c"):
         turn = memory.open("alice", outgoing=redact)
         prompt = turn.read(words)

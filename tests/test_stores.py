@@ -148,6 +148,9 @@ class TestOpening:
     def test_a_missing_folder_is_named(self, tmp_path):
         _assert_refused(tmp_path / "none" / "memory.db", f"make the folder {tmp_path / 'none'} first")
 
+    def test_a_name_that_no_file_can_have_is_refused(self, tmp_path):
+        _assert_refused(tmp_path / ("a" * 5000), "cannot be opened")
+
     def test_a_file_that_is_no_database_is_left_alone(self, path):
         path.write_text("Dear diary, " * 1000)
         _assert_refused(path, "is no SQLite database: name another file")
@@ -398,6 +401,25 @@ class TestForking:
         assert in_children(1, lambda _: store.add(Record(ALICE, f"{len(seen)} writes were under way"))) == [0]
         writer.join()
         assert [record.text for record in store.newest(ALICE)] == ["1 writes were under way"]
+
+    def test_a_fork_is_not_kept_waiting_by_threads_that_never_pause(self, store, monkeypatch):
+        stop, lent = threading.Event(), []
+        hold = store._connections.hold
+        monkeypatch.setattr(store._connections, "hold", lambda: [hold(), lent.append(store._connections._lent)])
+
+        def read_until_forked(_):
+            while not stop.is_set():
+                store.newest(ALICE)
+
+        readers = [threading.Thread(target=read_until_forked, args=(number,), daemon=True) for number in range(3)]
+        for reader in readers:
+            reader.start()
+        codes = in_children(3, lambda number: store.add(Record(ALICE, f"fact {number}")))
+        stop.set()
+        for reader in readers:
+            reader.join()
+        assert codes == lent == [0, 0, 0]
+        assert len(store.newest(ALICE)) == 3
 
     def test_what_a_fork_without_hooks_left_is_neither_used_nor_closed(self, store):
         with store._connections.lend() as inherited:

@@ -713,9 +713,9 @@ class TestTelemetryNeverBreaksTheApplication:
 
     def test_one_piece_that_fails_costs_no_other(self, ours: Seen) -> None:
         with ours.tracing.read(operation="retrieve", scope=ALICE) as read:
-            read.rendered([Unreadable(), fact("likes tea", 7)])
+            read.rendered([Unreadable(), fact("not stored yet", 0), fact("likes tea", 7)])
         said = ours.said("memory.retrieve")
-        assert said["memory.rendered_count"] == 2
+        assert said["memory.rendered_count"] == 3
         assert said["memory.scope_id"] == "alice"
         assert said["memtrace.record.digests"] == (digest("record", "7"),)
 

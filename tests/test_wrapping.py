@@ -254,6 +254,7 @@ class TestTraced:
         record = fact("likes tea", 7)
         traced("persist", tracing=seen.tracing)(lambda: record)()
         assert seen.said("memory.persist")["memory.count"] == 1
+        assert len(seen.said("memory.persist")["memtrace.record.digests"]) == 1
         assert json.loads(seen.said("memory.persist")["gen_ai.memory.records"]) == [{"content": "likes tea", "id": "7"}]
 
     def test_a_turn_has_its_agents_name_and_its_replys_outcome(self, seen: Seen) -> None:

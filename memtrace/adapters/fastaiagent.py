@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from types import SimpleNamespace
 from typing import Any, Final
 from uuid import uuid4
@@ -49,10 +49,10 @@ from memtrace.model import Author, Caller, Fact, Message, Outcome, Reply, ToolCa
 
 _CLAIMS: Final = frozenset(
     {
-        "turns", "ids", "conv", "window", "stream", "cancel", "tools", "guardrails", "after-run", "resume", "resume-elsewhere", "fork",
-        "handoff", "delegate", "facts", "update", "forget", "list", "record-ids", "agent-facts", "agents", "project",
-        "resolver", "learn", "learn-offline", "summary", "recall", "own-recall", "search", "save-load", "erase",
-        "redaction", "reopen", "shared", "own-spans", "memory-spans",
+        "turns", "ids", "conv", "window", "stream", "cancel", "tools", "guardrails", "after-run", "resume",
+        "resume-elsewhere", "fork", "handoff", "delegate", "facts", "update", "forget", "list", "record-ids",
+        "agent-facts", "agents", "project", "resolver", "learn", "learn-offline", "summary", "recall", "own-recall",
+        "search", "save-load", "erase", "redaction", "reopen", "shared", "own-spans", "memory-spans",
     }
 )  # fmt: skip
 _EXPERT: Final = "expert"
@@ -70,12 +70,16 @@ def aio(env: Environment) -> _AsyncAgents:
     return _AsyncAgents(env)
 
 
+class NamesNobody(Exception):
+    """The SDK refused an empty user id; it says so with a ValueError, as it says much else."""
+
+
 class _Agents:
     """All that does not depend on how a turn is driven."""
 
     capabilities = _CLAIMS
     identity = ("user",)
-    refusals = (Exit,)
+    refusals = (Exit, NamesNobody)
 
     def __init__(self, env: Environment) -> None:
         _record(env)
@@ -99,6 +103,7 @@ class _Agents:
             "per_message": 10,
             "confidence": 0.6,
             "prompt_order": ["system", "agent-facts", "user-facts", "summary", "recall", "window", "input"],
+            "telemetry": ["local.db*"],  # traces, documented as complete, and checkpoints
         }
 
     # One memory and one agent for each agent id and project
@@ -187,17 +192,22 @@ class _Agents:
 
     def add(self, caller: Caller, text: str, scope: str = "user") -> str:
         memory = self._memory(caller)
-        return str(memory.persist(text, tier="global") if scope == "agent" else memory.persist(text, id=caller.user))
+        if scope == "agent":
+            return str(memory.persist(text, tier="global"))
+        with _named(caller):
+            return str(memory.persist(text, id=caller.user))
 
     def update(self, caller: Caller, record: str, text: str) -> str:
-        new = self._memory(caller).update(text, old=int(record), id=caller.user)
+        with _named(caller):
+            new = self._memory(caller).update(text, old=int(record), id=caller.user)
         self._replaced.append(int(record))
         return str(new)
 
     def forget(self, caller: Caller, record: str | None = None) -> int:
         memory = self._memory(caller)
         if record is None:
-            return memory.forget(tier="user", id=caller.user)
+            with _named(caller):
+                return memory.forget(tier="user", id=caller.user)
         found = self._store.get(int(record))
         if found is None:
             return 0
@@ -378,6 +388,17 @@ def _record(env: Environment) -> None:
 
 def _fact_store(url: str) -> Any:
     return MemoryStore(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else make_fact_store(url)
+
+
+@contextmanager
+def _named(caller: Caller) -> Iterator[None]:
+    """What a ValueError means while a user is named, or while nobody is."""
+    try:
+        yield
+    except ValueError as error:
+        if caller.user:
+            raise
+        raise NamesNobody(str(error)) from error
 
 
 def _context(caller: Caller) -> RunContext[Caller] | None:

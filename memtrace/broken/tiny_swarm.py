@@ -31,7 +31,7 @@ class TinySwarm(TinyMemory):
                 said = self.take_over(caller, key, call, [*messages, assistant_message(said, calls)])
             return self.finish(caller, key, text, said)
 
-    def take_over(self, caller: Caller, key: Key | None, call: ToolCall, messages: list[dict[str, Any]]) -> str:  # noqa: ARG002  broken ones use them
+    def take_over(self, caller: Caller, key: Key | None, call: ToolCall, messages: list[dict[str, Any]]) -> str:
         """The second agent answers, told why it was called."""
         said, _ = self.ask([*messages, tool_result(call, reason_of(call))])
         return said

@@ -35,7 +35,7 @@ class TinyTools(TinyMemory):
         self.asked(key, call.name, str(json.loads(call.arguments)["text"]))
         return "It will be done."
 
-    def asked(self, key: Key | None, tool: str, text: str) -> None:  # noqa: ARG002  broken ones use it
+    def asked(self, key: Key | None, tool: str, text: str) -> None:
         """Put a request in the turn's queue."""
         _QUEUE.get().append((tool, text))
 

@@ -1,4 +1,4 @@
-"""Memories that go wrong between one turn and the next: in what they send, keep of a good turn, or keep of a bad one."""
+"""Memories that go wrong between one turn and the next: in what they send, and in what they keep."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class SaysNothingTwice(TinyMemory):
 class ExtractorSeesAll(TinyMemory):
     """Redacts what the answer model is sent, and forgets that the extractor is a model too."""
 
+    redacts = True
+
     def extracted(self, shown: str) -> list[str]:
         self.redacts = False
         try:
             return super().extracted(shown)
         finally:
             self.redacts = True
-
-    redacts = True
 
     def redacted(self, text: str) -> str:
         return super().redacted(text) if self.redacts else text
@@ -65,10 +65,14 @@ class KeepsAsides(TinyTraffic):
     def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
         super().write(caller, key, text, " ".join([*self.asides(text), answer]))
 
-    def streamed(self, caller: Caller, text: str) -> Any:
-        """A stream gives piece by piece what a run gives at once."""
-        answer = self.turn(caller, text).text
-        yield from (answer[:10], answer[10:20], answer[20:])
+
+@broken("turns.input-and-answer")
+class AnswersFirst(TinyMemory):
+    """Keeps the two messages of a turn in the order in which they are written: the answer, then its question."""
+
+    def replayed(self, key: Key | None) -> list[tuple[str, str]]:
+        kept = super().replayed(key)
+        return [message for pair in zip(kept[1::2], kept[::2], strict=True) for message in pair]
 
 
 @broken("turns.recalled-next-turn", report="https://github.com/aradlein/hass-agent-llm/issues/49")
@@ -88,6 +92,23 @@ class EndlessWithoutWindow(TinyMemory):
     def replayed(self, key: Key | None) -> list[tuple[str, str]]:
         size = self.option("window", 20) // 2 * 2
         return self.windows.get(key, [])[-size:] if key else []
+
+
+@broken("turns.window-is-bounded")
+class BeginsWithAnAnswer(TinyMemory):
+    """Trims the window message by message, also between a question and its answer."""
+
+    def replayed(self, key: Key | None) -> list[tuple[str, str]]:
+        size = self.option("window", 20)
+        return self.windows.get(key, [])[-size:] if key and size else []
+
+
+@broken("turns.window-is-bounded")
+class KeepsTheOldest(TinyMemory):
+    """Stops replaying new turns when the window is full."""
+
+    def replayed(self, key: Key | None) -> list[tuple[str, str]]:
+        return self.windows.get(key, [])[: self.option("window", 20) // 2 * 2] if key else []
 
 
 @broken("turns.growth-is-linear", report="https://github.com/agno-agi/agno/issues/5741")
@@ -114,6 +135,23 @@ class WritesBeforeTheLastStep(TinyMemory):
             self.write(caller, key, text, answer)
         self.env.after_run(answer)
         return Reply(Outcome.OK, answer)
+
+
+@broken("turns.failed-writes-nothing")
+class KeepsOpenQuestions(TinyMemory):
+    """Keeps the question of a failed run in the window until it is asked again."""
+
+    def run(self, caller: Caller, key: Key | None, text: str, traffic: Messages) -> Reply:
+        window = self.windows.setdefault(key, []) if key else []
+        if ("user", text) in window[-1:]:
+            window.pop()
+        try:
+            return super().run(caller, key, text, traffic)
+        except (Blocked, Limit):
+            raise
+        except Exception:
+            window.append(("user", text))
+            raise
 
 
 @broken("turns.blocked-writes-nothing", report="https://github.com/openai/openai-agents-python/pull/4123")

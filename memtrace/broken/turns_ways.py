@@ -1,8 +1,7 @@
-"""Memories that go wrong where a turn takes another way than one run of one agent: resumed, streamed, with tools, twice."""
+"""Memories that go wrong where a turn takes another way than one run of one agent."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterator
 from contextvars import ContextVar
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ from opentelemetry.trace import set_span_in_context
 
 from memtrace.broken import broken
 from memtrace.broken.tiny import Key, TinyMemory, tool_result
+from memtrace.broken.tiny_cancel import TinyCancel
 from memtrace.broken.tiny_swarm import TinySwarm, reason_of
 from memtrace.broken.tiny_tools import TinyTools
 from memtrace.broken.tiny_traffic import TinyTraffic
@@ -52,7 +52,7 @@ class ResumesForAnyone(TinyMemory):
 # Streams
 
 
-@broken("turns.cancelled-whole-or-nothing", report="https://github.com/langchain-ai/open-swe/pull/1604")
+@broken("turns.cancelled-whole-or-nothing")
 class KeepsTheQuestionOnly(TinyMemory):
     """Keeps the question of a stream that was left: it was asked, though the answer was not heard to its end."""
 
@@ -64,9 +64,26 @@ class KeepsTheQuestionOnly(TinyMemory):
             raise
 
 
+@broken("turns.cancelled-whole-or-nothing", report="https://github.com/langchain-ai/open-swe/pull/1604")
+class StopsBetweenWrites(TinyCancel):
+    """Writes the question, learns from it, and writes the answer: a turn can be cancelled between the two."""
+
+    def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
+        window = self.windows.setdefault(key, [])
+        window.append(("user", text))
+        try:
+            if self.option("learn", True):
+                self.learn(caller, key, text, answer)
+        except Exception:
+            window.pop()
+            raise
+        self.stop_if_cancelled()
+        window.append(("assistant", answer))
+
+
 @broken("turns.abandoned-leaves-no-context", report="https://github.com/google/adk-python/pull/4919")
 class LeavesItsSpanBehind(TinyMemory):
-    """Makes the span of a stream the current one, and undoes that where the stream ends; one that is left has no end."""
+    """Makes the span of a stream the current one, and undoes that at the end, which a stream that is left never has."""
 
     def stream(self, caller: Caller, text: str) -> Generator[str, None, None]:
         span = self.tracer.start_span("turn")

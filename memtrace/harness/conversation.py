@@ -211,8 +211,8 @@ def _only_there(history: History, text: str, way: str, turns: Sequence[str]) -> 
 def plain(conversation: Conversation, turn: Turn) -> bool:
     """Whether a turn is nothing but a question and an answer: no other rule says what is kept of it."""
     way = turn.via == "run" or (turn.via == "stream" and len(turn.answers) == 1)
-    tries = all(call.status == _OK and call.exact for call in turn.answers)
-    return way and tries and turn.ok and bool(turn.answers) and conversation.alone(turn)
+    at_once = all(call.status == _OK and call.exact for call in turn.calls)
+    return way and at_once and turn.ok and bool(turn.answers) and conversation.alone(turn)
 
 
 # Words

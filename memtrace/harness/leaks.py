@@ -1,8 +1,8 @@
 """Where a caller was shown words that are not theirs, and which rule each such leak is blamed on.
 
 One leak is blamed on one rule: the most specific whose condition holds. The general rule, ``users.no-foreign-memory``,
-takes what no other claims; and where there is such a leak, also those that callers only seem to owe to something they
-have in common, such as similar ids: it is not what opened the door.
+takes what no other claims. Where callers have something in common, such as similar ids, that is to blame only if in the
+same history nothing leaked between callers who have not: else it is not what opened the door.
 """
 
 from __future__ import annotations
@@ -51,18 +51,19 @@ def leaks(history: History) -> tuple[Leak, ...]:
 
 def blamed(history: History, rule: str) -> list[Leak]:
     """The leaks that one rule answers for."""
-    return [leak for leak in leaks(history) if blame(history, leak) == rule]
+    return [leak for leak, answering in _blame(history) if answering == rule]
 
 
-def blame(history: History, leak: Leak) -> str:
-    """The rule that a leak is blamed on; never one that does not apply to the system."""
-    rule = _claimed(history, leak)
-    if rule in _ACCIDENTAL and any(_claimed(history, other) == GENERAL for other in leaks(history)):
-        return GENERAL
-    return rule
+@lru_cache(maxsize=1)
+def _blame(history: History) -> list[tuple[Leak, str]]:
+    """Every leak with the rule it is blamed on."""
+    claimed = [(leak, _claim(history, leak)) for leak in leaks(history)]
+    widest = max((_ACCIDENTAL.index(rule) for _, rule in claimed if rule in _ACCIDENTAL), default=0)
+    return [(leak, _ACCIDENTAL[widest] if rule in _ACCIDENTAL else rule) for leak, rule in claimed]
 
 
-def _claimed(history: History, leak: Leak) -> str:
+def _claim(history: History, leak: Leak) -> str:
+    """The most specific rule that the leak fits; never one that does not apply to the system."""
     claims = history.opened.capabilities if history.opened else ()
     rules = (rule for rule, holds in _BLAME if holds(history, leak) and not RULES[rule].unmet(claims))
     return next(rules, GENERAL)
@@ -246,13 +247,11 @@ _BLAME: Final[tuple[tuple[str, Condition], ...]] = (
     ("users.concurrent-turns-apart", _overlapping),
     ("users.recall-namespaced", _recalled),
 )
-_ACCIDENTAL: Final = frozenset(
-    {
-        "users.wildcard-is-not-a-user", "users.similar-ids-apart", "users.same-session-id-apart",
-        "users.concurrent-turns-apart", "users.recall-namespaced",
-    }
+_ACCIDENTAL: Final = (
+    "users.project-partitions", "users.wildcard-is-not-a-user", "users.similar-ids-apart",
+    "users.same-session-id-apart", "users.concurrent-turns-apart", "users.recall-namespaced", GENERAL,
 )  # fmt: skip
-"""Rules about what two callers have in common, which may be no more than that."""
+"""Rules about what lies between two callers, which may have nothing to do with it; the widest come last."""
 
 
 def undecided_leak(leak: Leak, reason: str) -> Judgement:

@@ -29,22 +29,22 @@ def families(name: str) -> Mapping[str, list[str]]:
     """Ids made of a name that nobody else has, by what makes them look alike; within a family all are different."""
     number = str(int.from_bytes(name.encode()) % 10**9)
     return {
-        "prefixes": [name, f"{name}1", f"{name}-corp", f"x{name}", f"user:{name}"],
+        "prefixes": [name, f"{name}-corp", f"x{name}", f"{name}1", f"user:{name}"],
         "case and accents": [
-            f"{name}ee", f"{name}EE", f"{name.upper()}EE", f"{name}éé", f"{name}e\u0301e\u0301",
+            f"{name}éé", f"{name}EE", f"{name}ee", f"{name}e\u0301e\u0301", f"{name.upper()}EE",
             f"{name}ss", f"{name}ß",
         ],
         "Unicode forms": [
-            f"{name}a1", f"{name}\uff411", f"{name}\u04301", f"{name}a\u200b1", f"{name}a\u00ad1", f"{name}fi",
-            f"{name}\ufb01", f"{name}a\u0661",
+            f"{name}é", f"{name}e\u0301", f"{name}\uff45\u0301", f"{name}a1", f"{name}\uff411", f"{name}\u04301",
+            f"{name}a\u200b1", f"{name}a\u00ad1", f"{name}fi", f"{name}\ufb01", f"{name}a\u0661",
         ],
         "spaces": [
             f"{name}s", f"{name}s ", f" {name}s", f"{name}s\t", f"{name}s\n", f"{name}s\u00a0", f"{name} s",
             f"{name}+s", f"{name}%20s",
         ],
-        "separators": [f"{name}x", *(f"{name}{separator}x" for separator in ":/._-|@#")],
+        "separators": [*(f"{name}{separator}x" for separator in ":/_.-|@#"), f"{name}x"],
         "paths": [
-            f"{name}p", f"{name}p/", f"./{name}p", f"{name}p/.", f"q/../{name}p", f"../{name}p", f"/{name}p",
+            f"{name}p", f"q/../{name}p", f"{name}p/", f"./{name}p", f"{name}p/.", f"../{name}p", f"/{name}p",
             f"\\{name}p",
         ],
         "quotes": [
@@ -60,7 +60,7 @@ def families(name: str) -> Mapping[str, list[str]]:
 def patterns(user: str) -> list[str]:
     """Ids that mean, in some query language, everyone or this user too."""
     return [
-        "*", "%", "?", "_", ".*", "^", "user:*", "%%", "_" * len(user), f"{user[:3]}*", f"{user[:3]}%",
+        "*", "_" * len(user), "%", "?", f"{user[:3]}*", "^", f"{user[:3]}%", "_", ".*", "%%", "user:*",
         f"[{user[0]}]{user[1:]}", "' OR '1'='1", '{"$ne": ""}',
     ]  # fmt: skip
 

@@ -7,7 +7,7 @@ prompts for the same question. Between them the owner did nothing, and the syste
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -19,6 +19,8 @@ from memtrace.harness.history import CANARY, History, canaries_in
 from memtrace.harness.lookalikes import is_pattern, similar
 from memtrace.model import Caller, Evidence
 
+GENERAL: Final = "users.forget-one-leaves-others"
+"""The rule that takes what no other claims."""
 FORGETTING: Final = frozenset({"forget", "erase"})
 _OVER_ANOTHER: Final = frozenset({"forget", "erase", "update"})
 """What may name another's record."""
@@ -80,22 +82,34 @@ class Loss:
 
 def lost(history: History, rule: str) -> list[Loss]:
     """The losses that one rule answers for."""
-    condition = _BLAME[rule]
+    return [loss for blamed, loss in _losses(history) if blamed == rule]
+
+
+@lru_cache(maxsize=1)
+def _losses(history: History) -> list[tuple[str, Loss]]:
+    """Every loss that some rule answers for, with the rule."""
+    found = [comparison for comparison in comparisons(history) if comparison.lost]
+    blame = [(rule, condition) for rule, condition in _BLAME if rule not in _ACCIDENTAL]
+    claims = [_culprit(history, comparison, _BLAME) for comparison in found]
+    if any(claim is not None and claim[0] == GENERAL for claim in claims):
+        claims = [
+            _culprit(history, comparison, blame) or claim for comparison, claim in zip(found, claims, strict=True)
+        ]
     return [
-        Loss(comparison.after.caller, comparison.lost, act, comparison.after.where)
-        for comparison in comparisons(history)
-        if comparison.lost and (act := _culprit(history, comparison, condition))
+        (claim[0], Loss(comparison.after.caller, comparison.lost, claim[1], comparison.after.where))
+        for comparison, claim in zip(found, claims, strict=True)
+        if claim is not None
     ]
 
 
-def _culprit(history: History, comparison: Comparison, condition: Condition) -> Act | None:
-    """The act that the rule of a condition blames, unless a more specific rule blames one."""
+def _culprit(
+    history: History, comparison: Comparison, blame: Sequence[tuple[str, Condition]]
+) -> tuple[str, Act] | None:
+    """The first rule, from the most specific on, that blames one of the acts; and that act."""
     owner = comparison.after.caller
-    for specific in _BLAME.values():
-        found = next((act for act in comparison.acts if specific(history, owner, act)), None)
-        if found is not None:
-            return found if specific is condition else None
-    return None
+    return next(
+        ((rule, act) for rule, condition in blame for act in comparison.acts if condition(history, owner, act)), None
+    )
 
 
 @lru_cache(maxsize=1)
@@ -203,11 +217,13 @@ def _forgotten(_history: History, _owner: Caller, act: Act) -> bool:
     return act.what in FORGETTING
 
 
-_BLAME: Final[dict[str, Condition]] = {
-    "users.foreign-record-untouchable": _record_named,
-    "users.empty-id-reads-nothing": _nobody,
-    "users.project-partitions": _other_project,
-    "users.wildcard-is-not-a-user": _pattern,
-    "users.similar-ids-apart": _similar,
-    "users.forget-one-leaves-others": _forgotten,
-}
+_BLAME: Final[tuple[tuple[str, Condition], ...]] = (
+    ("users.foreign-record-untouchable", _record_named),
+    ("users.empty-id-reads-nothing", _nobody),
+    ("users.project-partitions", _other_project),
+    ("users.wildcard-is-not-a-user", _pattern),
+    ("users.similar-ids-apart", _similar),
+    (GENERAL, _forgotten),
+)
+_ACCIDENTAL: Final = frozenset({"users.wildcard-is-not-a-user", "users.similar-ids-apart"})
+"""Rules about what two callers have in common, which may be no more than that: others lost something too."""

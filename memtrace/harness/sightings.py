@@ -19,7 +19,9 @@ from memtrace.model import Caller, Evidence, Outcome
 
 UNKEPT: Final = frozenset({Outcome.FAILED, Outcome.BLOCKED, Outcome.LIMIT, Outcome.PAUSED})
 """The outcomes of turns of which nothing may be kept."""
-_FROM_TURNS: Final = frozenset({"turn", "reply", "tool", "call"})
+TRAFFIC: Final = frozenset({"tool", "call"})
+"""The ways in which tool traffic enters: results, and the arguments that the model wrote."""
+_FROM_TURNS: Final = TRAFFIC | {"turn", "reply"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,9 +113,18 @@ def remnants(history: History) -> Iterator[Sighting]:
 def remembered(history: History) -> set[str]:
     """The words that the model asked the memory tools to keep or drop."""
     calls = (tool_call for call in history.answers() for tool_call in call.tool_calls)
-    return {
-        word for call in calls if call.name in (REMEMBER_TOOL, FORGET_TOOL) for word in canaries_in(call.arguments)
-    }
+    return {word for call in calls if call.name in (REMEMBER_TOOL, FORGET_TOOL) for word in canaries_in(call.arguments)}
+
+
+def unlearned_traffic(history: History, word: str, at: int) -> bool:
+    """Whether a word was by then nothing but tool traffic, and no memory model had been shown it.
+
+    Where it is kept all the same, that is a fault between turns; what a memory model makes of it is one of learning.
+    """
+    sources = [source for source in history.sources(word) if source.at < at]
+    handed = any(history.turns[source.turn].via in ("handoff", "delegate") for source in sources if source.turn)
+    shown = any(call.at < at and word in call.prompt.text.lower() for call in history.memory_calls())
+    return bool(sources) and all(source.way in TRAFFIC for source in sources) and not handed and not shown
 
 
 def shown_own(history: History, caller: Caller, *, after: int, before: int = 1 << 60) -> bool:

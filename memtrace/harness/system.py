@@ -3,7 +3,8 @@
 A system is a plain object that a factory makes from an `Environment`; no base class. It must have ``capabilities``
 (names of `CAPABILITIES`), ``close()``, and ``turn(caller, text) -> Reply`` or a store's methods. It may have
 ``identity`` (the `Caller` fields that tell users apart; default ``("user",)``), ``declares`` (values that rules marked
-*declared* compare it with), ``refusals`` (exception types that are refusals), ``allowed`` (rule id -> reason),
+*declared* compare it with; ``telemetry``: globs of the files in ``env.dir`` that hold spans and logs, which are no
+memory), ``refusals`` (exception types that are refusals), ``allowed`` (rule id -> reason),
 ``outcome_of(exception) -> Outcome | None``, ``settle()``, ``purpose(call)`` and the methods its capabilities name.
 Methods may be plain or ``async def``.
 """

@@ -122,8 +122,6 @@ class Facts:
         self._marks.forgotten(scope)
         text = self._text(scope, fact) if fact is not None else None
         count = sum(self._store.delete(scope, number) for number in ([None] if numbers is None else numbers))
-        if self._search is not None:
-            self._search.drop(scope)
         self._forgotten(scope, text)
         return count
 

@@ -15,7 +15,7 @@ from memtrace.reference.embedding import Embedder, HashEmbedder
 from memtrace.reference.erasing import Erased, Kept
 from memtrace.reference.facts import Facts, Tier
 from memtrace.reference.learning import ABOUT_EVERYONE, ABOUT_THEMSELVES, Extractor, Learned
-from memtrace.reference.marks import Guard, Marks
+from memtrace.reference.marks import Guard, Marks, Seen
 from memtrace.reference.memory_turn import MemoryTurn, Owner, Parts
 from memtrace.reference.models import Model
 from memtrace.reference.offline import Mined, OfflineLearning, task
@@ -167,7 +167,7 @@ class Memory:
 
     def for_user(self, user: str, session: str = "") -> UserMemory:
         """A user's conversation, to look at, save or load."""
-        return UserMemory(self._windows, self._marks, self._key(user, session))
+        return UserMemory(self._windows, self._marks, self._key(user, session), self._seen)
 
     def persist(self, text: str, *, tier: Tier = "user", scope_id: str = "", confidence: float = 1.0) -> Record:
         """Store a fact by hand, which no learned one pushes out; persisting it twice is persisting it once.
@@ -283,12 +283,17 @@ class Memory:
 
     def _owner(self, key: Key) -> Owner:
         try:
-            seen = self._marks.seen(key.scope)
+            seen = self._seen(key)
         except StoreError:  # the blocks that read the store show it
             seen = None
-        if self._windows.opened(key.owner, seen.erased if seen else None):
-            self._kept.erased_elsewhere(key)
         return Owner(key, Guard(self._marks, key.scope, seen))
+
+    def _seen(self, key: Key) -> Seen:
+        """What was forgotten of a user so far; where another process erased them, this one does not know them either."""
+        seen = self._marks.seen(key.scope)
+        if self._windows.opened(key.owner, seen.erased):
+            self._kept.erased_elsewhere(key)
+        return seen
 
     def _key(self, user: str, session: str = "") -> Key:
         if not user:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from memtrace.errors import UsageError
+from memtrace.errors import StoreError, UsageError
 from memtrace.model import Message
 from memtrace.reference import saved
-from memtrace.reference.marks import Marks
+from memtrace.reference.marks import Marks, Seen
 from memtrace.reference.window import Conversation, Key, Windows
 
 
 class UserMemory:
     """One conversation of one user of a memory."""
 
-    def __init__(self, windows: Windows, marks: Marks, key: Key) -> None:
+    def __init__(self, windows: Windows, marks: Marks, key: Key, seen: Callable[[Key], Seen]) -> None:
         self._windows = windows
         self._marks = marks
         self._key = key
+        self._seen = seen
 
     @property
     def messages(self) -> list[Message]:
         """What the window holds, oldest first."""
+        with suppress(StoreError):  # an erasure elsewhere shows once the store is back
+            self._seen(self._key)
         conversation = self._windows.get(self._key)
         return conversation.messages if conversation else []
 
@@ -35,7 +40,7 @@ class UserMemory:
             StoreError: the store cannot say whether the user was erased.
         """
         target = Path(path).absolute()
-        before = self._marks.seen(self._key.scope)
+        before = self._seen(self._key)
         self._marks.saved(self._key.scope, str(target))
         conversation = self._windows.get(self._key) or Conversation()
         revised = saved.save(target, self._key.owner, conversation, erasure=before.erased)
@@ -52,6 +57,6 @@ class UserMemory:
             TraceFormatError: it is cut short, or no saved window; the window is as it was.
             StoreError: the store cannot say whether the user was erased.
         """
-        erasure = self._marks.seen(self._key.scope).erased
+        erasure = self._seen(self._key).erased
         conversation = saved.load(Path(path).absolute(), self._key.owner, erasure=erasure)
         self._windows.restore(self._key, conversation, erasure)

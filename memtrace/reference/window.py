@@ -72,6 +72,7 @@ class Conversation:
 @dataclass(slots=True)
 class _Owner:
     erasure: str | None
+    """The last erasure known of as the windows were begun; ``None`` where the store could not say."""
     conversations: OrderedDict[Key, Conversation] = field(default_factory=OrderedDict)
 
 
@@ -102,20 +103,20 @@ class Windows:
             owner = self._owners.get(key.owner)
             return owner.conversations.get(key) if owner else None
 
-    def opened(self, owner: Namespace, erasure: str | None) -> bool:
-        """A turn of this user begins; ``True`` where another process erased them and their windows went.
+    def opened(self, owner: Namespace, erasure: str) -> bool:
+        """A turn of this user begins; ``True`` where another process erased them since, and their windows went.
 
-        ``erasure`` names the last erasure the store knows of; ``None`` where the store cannot say.
+        ``erasure`` names the last erasure that the store knows of.
         """
         with self._lock:
             known = self._owners.get(owner)
             if known is None:
                 return False
             self._owners.move_to_end(owner)
-            if erasure is not None and known.erasure not in (None, erasure):
+            if known.erasure not in (None, erasure):
                 del self._owners[owner]
                 return True
-            known.erasure = known.erasure if erasure is None else erasure
+            known.erasure = erasure
             return False
 
     def append(self, key: Key, turn: Turn, erasure: str | None) -> None:

@@ -98,10 +98,11 @@ def failure(path: str, error: sqlite3.Error) -> StoreError:
 
 
 def _why_not_opened(path: Path) -> str:
-    if path.is_dir():
-        return "is a folder: name a file in it"
-    if not path.parent.is_dir():
-        return f"cannot be opened: make the folder {path.parent} first"
+    with suppress(OSError):  # a name that is too long is asked about in vain
+        if path.is_dir():
+            return "is a folder: name a file in it"
+        if not path.parent.is_dir():
+            return f"cannot be opened: make the folder {path.parent} first"
     return "cannot be opened: make the file and its folder readable and writable"
 
 

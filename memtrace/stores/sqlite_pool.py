@@ -40,6 +40,7 @@ class FileConnections:
         self._idle: list[sqlite3.Connection] = []
         self._lent = 0
         self._era = 0
+        self._holding = False
         self._changed = threading.Condition()
         weakref.finalize(self, _close_all, self._idle)
         with _forking:
@@ -49,6 +50,8 @@ class FileConnections:
     def lend(self) -> Iterator[sqlite3.Connection]:
         """See `Connections.lend`."""
         with self._changed:
+            while self._holding:
+                self._changed.wait()
             self._lent += 1
             era = self._era
             connection = self._idle.pop() if self._idle else None
@@ -66,18 +69,22 @@ class FileConnections:
             _close_all(self._idle)
 
     def hold(self) -> None:
-        """Wait for what is lent, close it all, and lend nothing until `resume`: a fork is about to happen."""
-        self._changed.acquire()
-        self._changed.wait_for(lambda: self._lent == 0, self._patience)
-        self.close()
+        """Lend nothing until `resume`, wait for what is lent, and close it all: a fork is about to happen."""
+        with self._changed:
+            self._holding = True
+            self._changed.wait_for(lambda: self._lent == 0, self._patience)
+            self.close()
 
     def resume(self) -> None:
         """Lend again: the fork is over, and this is the parent."""
-        self._changed.release()
+        with self._changed:
+            self._holding = False
+            self._changed.notify_all()
 
     def start_anew(self) -> None:
         """Forget all that was inherited: the fork is over, and this is the child."""
         self._changed = threading.Condition()
+        self._holding = False
         self._lent = 0
         _inherited.extend(self._idle)
         self._idle.clear()

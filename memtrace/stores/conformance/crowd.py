@@ -37,23 +37,23 @@ def in_children(count: int, work: Callable[[int], object]) -> list[int]:
 
 
 def killed_at_work(work: Callable[[Callable[[int], None]], NoReturn], *, after: int) -> list[int]:
-    """What a forked child acknowledged before it was killed, which was at its ``after``-th acknowledgement or later.
+    """What a forked child told before it was killed, which was once it had told ``after`` numbers.
 
-    ``work`` is given a function that acknowledges a number, and goes on until it is killed.
+    ``work`` is given the function that tells a number, and goes on until it is killed.
     """
     reading, writing = os.pipe()
-    child = _fork(lambda _: work(lambda number: _acknowledge(writing, number)), 0)
+    child = _fork(lambda _: work(lambda number: _tell(writing, number)), 0)
     os.close(writing)
     with os.fdopen(reading) as lines:
-        acknowledged = [int(line) for _, line in zip(range(after), lines, strict=False)]
+        told = [int(line) for _, line in zip(range(after), lines, strict=False)]
         os.kill(child, signal.SIGKILL)
-        acknowledged += [int(line) for line in lines]
+        told += [int(line) for line in lines]
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code == -signal.SIGKILL, f"the writer ended by itself, with {code}"
-    return acknowledged
+    return told
 
 
-def _acknowledge(pipe: int, number: int) -> None:
+def _tell(pipe: int, number: int) -> None:
     os.write(pipe, f"{number}\n".encode())
 
 

@@ -99,8 +99,8 @@ class Sharing:
     def test_a_killed_writer_loses_nothing_it_acknowledged(self, reopen: Reopen, scope: Scope) -> None:
         for number in range(self.kills):
             place = replace(scope, id=f"round {number}")
-            acknowledged = killed_at_work(partial(_write_for_ever, reopen, place), after=number)
-            _assert_whole(reopen(), place, len(acknowledged))
+            told = killed_at_work(partial(_write_for_ever, reopen, place), after=number)
+            _assert_whole(reopen(), place, done=max(told, default=0))
 
     def _write(self, store: FactStore, scope: Scope, writer: int) -> None:
         for number in range(self.writes_each):
@@ -127,26 +127,28 @@ def _add(store: FactStore, fact: Record, _: int) -> Record:
     return store.add(fact)
 
 
-def _write_for_ever(reopen: Reopen, scope: Scope, done: Callable[[int], None]) -> NoReturn:
+def _write_for_ever(reopen: Reopen, scope: Scope, tell: Callable[[int], None]) -> NoReturn:
+    """Tells 0 before each write, so that a kill can meet it at work, and the number of each that is done."""
     store = reopen()
     plans = replace(scope, id=f"{scope.id}, plan")
     plan = store.add(Record(plans, _plan(0), created_at=1.0))
     for number in itertools.count(1):
+        tell(0)
         store.add(Record(scope, _fact(number), source="learned", created_at=1.0 + number))
+        tell(0)
         plan = store.supersede(plans, plan.id, Record(plans, _plan(number), created_at=1.0 + number))
-        done(number)
+        tell(number)
     raise AssertionError("counting ended")
 
 
-def _assert_whole(store: FactStore, scope: Scope, acknowledged: int) -> None:
-    """What was acknowledged is there, perhaps with the write after it, and each write is there whole or not at all."""
+def _assert_whole(store: FactStore, scope: Scope, done: int) -> None:
+    """What is done is there, perhaps with the write after it, and each write is there whole or not at all."""
     facts = store.history(scope)[::-1]
-    assert acknowledged <= len(facts) <= acknowledged + 1
+    assert done <= len(facts) <= done + 1
     for number, fact in enumerate(facts, 1):
         assert (fact.text, fact.source, fact.created_at) == (_fact(number), "learned", 1.0 + number)
     plans = store.history(replace(scope, id=f"{scope.id}, plan"))[::-1]
-    if acknowledged:
-        assert acknowledged + 1 <= len(plans) <= acknowledged + 2
+    assert (done + 1 if done else 0) <= len(plans) <= done + 2
     assert [plan.text for plan in plans] == [_plan(number) for number in range(len(plans))]
-    followers = [plan.id for plan in plans[1:]]
-    assert [plan.superseded_by for plan in plans] == [*followers, None][: len(plans)]
+    successors = [plan.id for plan in plans[1:]]
+    assert [plan.superseded_by for plan in plans] == [*successors, None][: len(plans)]

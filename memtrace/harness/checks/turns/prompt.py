@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
-from memtrace.harness.conversation import exchange, marks, own_input, question, replays
+from memtrace.harness.conversation import exchange, led_to, marks, own_input, question, replays
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, shown, untested
 from memtrace.harness.history import Call, History, Source, canaries_in
 from memtrace.model import Author, Message
@@ -87,8 +87,9 @@ def _kinds(history: History, call: Call, message: Message, word: str) -> frozens
     sources = [source for source in history.sources(word) if source.at < call.at]
     if call.turn is None or not sources or any(source.way == "system" for source in sources):
         return frozenset()
-    if any(source.turn == call.turn.id for source in sources):
-        mine = all(source.turn == call.turn.id for source in sources)
+    own = set(led_to(history, call.turn))
+    if any(source.turn in own for source in sources):
+        mine = all(source.turn in own for source in sources)
         return frozenset({"input"}) if mine and message.author is Author.USER else frozenset()
     on = _switched_on(history, call.at)
     if message.author is not Author.SYSTEM:
@@ -107,7 +108,7 @@ def _block(source: Source, on: frozenset[str]) -> frozenset[str]:
             return frozenset({"user-facts"})
         case "plane", _:
             return frozenset({"plane-facts"})
-        case ("turn" | "reply" | "tool" | "call"), _:
+        case (("turn" | "reply" | "tool" | "call"), _):
             return on
     return frozenset()
 

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from memtrace.harness.conversation import marks
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, untested
 from memtrace.harness.history import Call, History, Turn
-from memtrace.harness.sightings import UNKEPT, Sighting, remembered, sightings
+from memtrace.harness.sightings import TRAFFIC, UNKEPT, Sighting, remembered, sightings, unlearned_traffic
 from memtrace.harness.system import FORGET_TOOL, REMEMBER_TOOL
 from memtrace.model import Author, Message, Outcome
-
-_TRAFFIC = frozenset({"tool", "call"})
 
 
 @check("turns.tool-traffic-never-a-fact")
 def tool_traffic_never_a_fact(history: History) -> Judgement:
     """No word that only a tool call or its result held is in a fact or a recalled message."""
     for sighting in _traffic(history):
-        if not _learned(history, sighting) and (sighting.read is not None or _in_block(sighting)):
+        unlearned = unlearned_traffic(history, sighting.word, sighting.at)
+        if unlearned and (sighting.read is not None or _in_block(sighting)):
             return sighting.accuse(f"{sighting.word} was tool traffic, and yet it became memory")
     return _with_control(history, _in_block_or_read)
 
@@ -40,13 +39,8 @@ def _traffic(history: History) -> Iterator[Sighting]:
     for sighting in sightings(history):
         own_rules = any(turn.via in ("handoff", "delegate") for turn in sighting.said)
         kept_turn = any(turn.outcome not in UNKEPT for turn in sighting.said)
-        if sighting.said and sighting.ways <= _TRAFFIC and kept_turn and not own_rules and sighting.word not in asked:
+        if sighting.said and sighting.ways <= TRAFFIC and kept_turn and not own_rules and sighting.word not in asked:
             yield sighting
-
-
-def _learned(history: History, sighting: Sighting) -> bool:
-    """Whether the memory model had been shown the word: what it makes of that is another rule's."""
-    return any(call.at < sighting.at and sighting.word in call.prompt.text.lower() for call in history.memory_calls())
 
 
 def _in_block(sighting: Sighting) -> bool:

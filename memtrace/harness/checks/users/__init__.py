@@ -1,4 +1,4 @@
-"""Checks of the *users* boundary: whose memory is it?"""
+"""Checks of the *users* boundary: whose memory it is."""
 
 from __future__ import annotations
 

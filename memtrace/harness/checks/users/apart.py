@@ -14,7 +14,7 @@ from memtrace.harness.checks.users.controls import (
 from memtrace.harness.conversation import led_to
 from memtrace.harness.events import Opened
 from memtrace.harness.expectations import met
-from memtrace.harness.findings import Judgement, accuse, check, held, told, undecided, untested, violated
+from memtrace.harness.findings import Judgement, check, held, told, undecided, untested, violated
 from memtrace.harness.history import Call, History, Turn, canaries_in, excerpt
 from memtrace.harness.leaks import accuse_leaks, beside_another, blamed
 from memtrace.harness.lookalikes import is_pattern, similar

@@ -45,14 +45,15 @@ def recalled(history: History) -> dict[Identity | None, int]:
 def unproven(history: History, callers: Iterable[Caller]) -> str:
     """Why what these callers were not shown means nothing: one was not shown even their own. Empty where all were.
 
-    Whom the system refuses to serve needs no proof.
+    Who said nothing has nothing to be shown, and whom the system refuses to serve needs no proof.
     """
-    works, away = recalled(history), refused(history)
-    for caller in callers:
+    works, away, said = recalled(history), refused(history), entered(history)
+    concerned = [caller for caller in callers if history.identity(caller) in said]
+    for caller in concerned:
         identity = history.identity(caller)
         if identity not in works and identity not in away:
             return f"{caller.user or caller.session or 'a caller'!s:.60} was not shown even their own words again"
-    return ""
+    return "" if concerned else "none of them said anything"
 
 
 @lru_cache(maxsize=1)
@@ -70,13 +71,15 @@ def somebody_looked_after_an_owner(history: History) -> bool:
     """An owner was shown their own again, and somebody else looked too after the owner's words had entered."""
     looks = [(event.at, history.identity(event.caller)) for event in history.of(TurnStarted, FactsRead)]
     return any(
-        any(at > entered and identity != owner for at, identity in looks)
-        for owner, entered in _entered(history).items()
+        any(at > first and identity != owner for at, identity in looks)
+        for owner, first in entered(history).items()
         if owner in recalled(history)
     )
 
 
-def _entered(history: History) -> dict[Any, int]:
+@lru_cache(maxsize=1)
+def entered(history: History) -> dict[Any, int]:
+    """Whose words entered, and when first."""
     first: dict[Any, int] = {}
     for sources in history.canaries.values():
         for source in sources:

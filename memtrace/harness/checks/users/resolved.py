@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatch
 
 from memtrace.harness.checks.users.controls import recalled, words_of
 from memtrace.harness.events import Scanned
@@ -45,8 +46,10 @@ def _unresolved(history: History) -> list[Turn]:
 
 
 def _on_disk(history: History) -> Iterator[Judgement]:
+    telemetry = history.declared("telemetry") or ()
     for scan in history.of(Scanned):
-        for word, files in scan.found.items():
+        for word, found in scan.found.items():
+            files = [file for file in found if not any(fnmatch(file, pattern) for pattern in telemetry)]
             sources = history.sources(word)
             if files and sources and all(source.caller.unresolved is not None for source in sources):
                 evidence = Evidence(f"{word} is in", ", ".join(files))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import combinations
 from typing import Final
 from urllib.parse import quote
 
 from memtrace.harness.checks.users.controls import people, recalled
 from memtrace.harness.events import FactsRead, FactWritten
 from memtrace.harness.findings import Judgement, accuse, check, held, untested
-from memtrace.harness.history import Call, History, Source, canaries_in, excerpt
+from memtrace.harness.history import Call, History, Source, excerpt
 from memtrace.harness.leaks import accuse_leaks, blamed
 from memtrace.harness.losses import lost
-from memtrace.harness.sightings import Sighting, sightings
+from memtrace.harness.sightings import sightings
 from memtrace.model import Caller, Evidence
 
 _SHORTEST_ID: Final = 6

@@ -53,7 +53,7 @@ def _meet(stage: Stage, point: Point, callers: Sequence[Caller]) -> None:
             break  # turns that wait for each other have one order
     for caller in callers:
         asked = stage.turn(caller, "What have I told you?")
-        stage.expect("users.own-memory-recalled", asked, words[caller], why="they said so in their turn before")
+        stage.expect("users.concurrent-turns-apart", asked, words[caller], why="they said so in their turn before")
 
 
 def _line(stage: Stage, point: Point, caller: Caller) -> tuple[Line, str]:

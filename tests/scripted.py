@@ -123,6 +123,8 @@ class FakeMemory:
 
 
 class FakeTurn:
+    erased = False
+
     def __init__(self, memory, requester):
         self.memory = memory
         self.requester = requester

@@ -93,7 +93,7 @@ LABELS = {"role", "type", "id", "name"}
 
 
 class TestAnySpan:
-    @settings(deadline=None, max_examples=300)
+    @settings(deadline=None, max_examples=200)
     @given(ATTRIBUTES, EVENTS, st.integers(0, 2), st.integers(0, 2), st.one_of(st.none(), st.integers(0, 30)), TEXTS)
     def test_nothing_that_a_span_holds_raises(self, attributes, events, dropped, dropped_events, limit, name):
         prompt = read_prompt(
@@ -107,7 +107,7 @@ class TestAnySpan:
         assert is_memory_operation(name, attributes) == (memory_operation(name, attributes) is not None)
         assert not (is_model_call(name, attributes) and is_memory_operation(name, attributes))
 
-    @settings(deadline=None, max_examples=300)
+    @settings(deadline=None, max_examples=200)
     @given(st.lists(MESSAGE, min_size=1, max_size=4), st.booleans())
     def test_a_prompt_without_losses_holds_every_text(self, sent, as_json):
         value = json.dumps(sent, default=lambda item: item.decode("latin-1")) if as_json else sent
@@ -117,7 +117,7 @@ class TestAnySpan:
             for text in _texts(sent):
                 assert text in prompt.text or json.dumps(text, ensure_ascii=False)[1:-1] in prompt.text
 
-    @settings(deadline=None, max_examples=200)
+    @settings(deadline=None, max_examples=100)
     @given(st.lists(MESSAGE, min_size=1, max_size=3), st.data())
     def test_json_cut_at_any_place_is_never_clean(self, sent, data):
         value = json.dumps(sent, default=lambda item: item.decode("latin-1"), ensure_ascii=data.draw(st.booleans()))

@@ -148,7 +148,7 @@ class TestRecorded:
 
     @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
     def test_no_recording_names_the_machine(self, file):
-        assert not re.search(r"/tmp|/root|/home|/work|/Users|site-packages|\.py\b", file.read_text())
+        assert not re.search(r"/(tmp|root|home|work|Users)\b|site-packages|\.py\b", file.read_text())
 
 
 def _tupled(value: Any) -> Any:

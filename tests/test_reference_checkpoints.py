@@ -355,14 +355,17 @@ def test_what_is_no_progress_is_said_to_be_none(text):
         loaded(text)
 
 
-def test_an_unreadable_run_is_not_used_up(path, bank):
+def test_an_unreadable_run_is_not_used_up(bank):
     token = bank.checkpoints.save("bank", Owner("alice"), Progress("q", "bank"))
-    before = path.read_bytes()
-    with bank.checkpoints._database.transaction() as connection:
-        connection.execute("UPDATE paused_runs SET progress = '{}'")
+
+    def replace(progress):
+        with bank.checkpoints._database.transaction() as connection:
+            connection.execute("UPDATE paused_runs SET progress = ?", (progress,))
+
+    replace("{}")
     with pytest.raises(TraceFormatError):
         bank.checkpoints.resume(token, "bank", Owner("alice"))
-    path.write_bytes(before)
+    replace(dumped(Progress("q", "bank")))
     assert bank.checkpoints.resume(token, "bank", Owner("alice")).question == "q"
 
 

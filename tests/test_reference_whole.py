@@ -161,6 +161,18 @@ def test_erasing_a_user_drops_their_paused_runs(face, shop, tmp_path):
     assert face.resume(shop.agent, other, context=as_("bob")).outcome is Outcome.OK
 
 
+def test_a_turn_that_pauses_after_its_user_was_erased_leaves_no_paused_run(face, shop, tmp_path):
+    def erases(_messages):
+        shop.memory.erase("alice")
+        return PAY
+
+    shop = shop(erases)
+    token = face.run(shop.agent, "Pay the zebra", context=as_("alice")).token
+    with pytest.raises(ResumeRefused):
+        face.resume(shop.agent, token, context=as_("alice"))
+    assert b"zebra" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
 def test_agents_made_for_each_request_are_not_kept_by_their_memory(face, shop):
     shop = shop()
     plan = shop.agent.plan

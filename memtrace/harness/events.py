@@ -117,6 +117,8 @@ class FactWritten(Event, frozen=True, kw_only=True, tag=True):
     """Of ``update``: the record id returned."""
     personal: bool = False
     """Of ``learn_offline``: personal data was asked for explicitly."""
+    file: str = ""
+    """Of ``save`` and ``load``: the file, as a path in the script's directory."""
     count: int | None = None
     error: str = ""
     refused: bool = False
@@ -173,6 +175,8 @@ class ProcessStarted(Event, frozen=True, kw_only=True, tag=True):
     """Another operating-system process runs the same system; its name is ``process``."""
 
     pid: int
+    forked_from: str = ""
+    """The process whose fork it is, with the system that was opened there."""
 
 
 class ProcessEnded(Event, frozen=True, kw_only=True, tag=True):

@@ -13,7 +13,7 @@ from memtrace.harness.stage import Stage, TurnResult
 from memtrace.model import Caller
 
 _PATIENCE: Final = 0.5
-"""Seconds to wait for a turn to come to a hold or to its end; a lawful system may serialise turns, and then none does."""
+"""Seconds to wait for a turn to come to a hold, or to its end; where a lawful system serialises turns, none does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from memtrace.harness.holds import Holds
 from memtrace.harness.model_server import Step, chat_response, parse_chat
 from memtrace.harness.recorder import Recorder
 from memtrace.harness.system import TOOL, ModelRequest
+from memtrace.harness.upstream import Upstream
 from memtrace.model import Author, Message, Prompt, ToolCall
 
 ANSWER_MODEL: Final = "answer-model"
@@ -65,7 +66,10 @@ _CALL_NUMBERS = itertools.count(1)
 class ScriptedModel:
     """One script's model: implements `model_server.Script`, and the in-process callables of an `Environment`."""
 
-    def __init__(self, recorder: Recorder, holds: Holds, callbacks: Callbacks) -> None:
+    def __init__(
+        self, recorder: Recorder, holds: Holds, callbacks: Callbacks, upstream: Upstream | None = None
+    ) -> None:
+        self._upstream = upstream
         self._recorder = recorder
         self._holds = holds
         self._callbacks = callbacks
@@ -115,7 +119,7 @@ class ScriptedModel:
         purpose = self.purpose(request)
         call = self._record(owner, attribution, purpose, request, span, wire=wire, streamed=streamed)
         self._holds.pass_by("model" if purpose == "answer" else "memory", owner)
-        step = self._answer(owner) if purpose == "answer" else self._remember(request)
+        step = self._answer(owner, request) if purpose == "answer" else self._remember(request)
         self._recorder.add(ModelReplied, call=call, text=step.text, tool_calls=step.calls, status=step.status)
         return step
 
@@ -155,16 +159,19 @@ class ScriptedModel:
         )  # fmt: skip
         return call
 
-    def _answer(self, turn: str) -> Step:
+    def _answer(self, turn: str, request: ModelRequest) -> Step:
         with self._lock:
             steps = self._steps.get(turn)
-            return steps.popleft() if steps else Step(text="Noted.")
+            step = steps.popleft() if steps else Step(text="Noted.")
+        return step if self._upstream is None or not _plain(step) else self._upstream.answer(request)
 
     def _remember(self, request: ModelRequest) -> Step:
         with self._lock:
             extract = self._extractions.popleft() if self._extractions else None
         if isinstance(extract, Step):
             return extract
+        if self._upstream is not None and extract is None:
+            return self._upstream.answer(request)
         shown = self._shown(request)
         kept = shown if extract is None else extract(request, shown)
         return Step(text=kept if isinstance(kept, str) else self.encode(request, kept))
@@ -176,6 +183,11 @@ class ScriptedModel:
             (match.start(), match.group()) for pattern in self._utterances.values() if (match := pattern.search(text))
         ]
         return [utterance for _, utterance in sorted(found)]
+
+
+def _plain(step: Step) -> bool:
+    """An answer that anybody could give: no tool call, no failure."""
+    return step.status == 200 and not step.calls and step.break_after is None
 
 
 def _texts(call: ToolCall) -> list[str]:

@@ -23,10 +23,12 @@ from memtrace.harness.history import FULL_EVIDENCE, History
 from memtrace.harness.judging import excuse, judge
 from memtrace.harness.ledger import Entry
 from memtrace.harness.model_server import ModelServer
+from memtrace.harness.processes import Interpreters
 from memtrace.harness.rules import find_rule, unmet
 from memtrace.harness.stage import NotExercised, Stage
 from memtrace.harness.store_system import NOTE, StoreSystem
 from memtrace.harness.system import Factory, load_factory
+from memtrace.harness.upstream import Upstream
 from memtrace.identity import id_key
 from memtrace.model import Evidence, Finding, Verdict
 
@@ -57,13 +59,16 @@ class Suite:
     destructive: bool = False
     known: Mapping[str, str] = field(default_factory=dict)
     allowed: dict[str, str] = field(default_factory=dict)
+    upstream: Upstream | None = None
     version: str = ""
     note: str = ""
     _server: ModelServer = field(default_factory=ModelServer)
+    _interpreters: Interpreters = field(default_factory=Interpreters)
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._server)
+        self._stack.enter_context(self._interpreters)
         self._stack.enter_context(_id_key())
         return self
 
@@ -77,7 +82,8 @@ class Suite:
             stage = Stage(
                 self.factory, self._server, Path(directory), run=self.run, seed=zlib.crc32(name.encode()),
                 store_url=self.store_url, options=options, factory_name=KNOWN.get(self.memory, self.memory),
-                disposable=self.destructive or not self.store_url,
+                disposable=self.destructive or not self.store_url, upstream=self.upstream,
+                interpreters=self._interpreters,
             )  # fmt: skip
             try:
                 yield stage
@@ -166,13 +172,14 @@ class Suite:
 
 
 def make_suite(
-    memory: str, *, store_url: str = "", destructive: bool = False, known: Mapping[str, str] | None = None
-) -> Suite:
+    memory: str, *, store_url: str = "", destructive: bool = False, known: Mapping[str, str] | None = None,
+    upstream: Upstream | None = None,
+) -> Suite:  # fmt: skip
     """A suite for a system by its name or path; `UsageError` where there is none."""
     if not memory:
         raise UsageError(NO_MEMORY)
     run = "".join(secrets.choice(string.ascii_lowercase) for _ in range(4))
-    return Suite(memory, load_factory(memory, KNOWN), run, store_url, destructive, known or {})
+    return Suite(memory, load_factory(memory, KNOWN), run, store_url, destructive, known or {}, upstream=upstream)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memtrace.harness.attribution import TURN
 from memtrace.harness.callbacks import Callbacks
@@ -38,7 +38,11 @@ from memtrace.harness.recorder import Recorder, SpanRecorder
 from memtrace.harness.rules import unmet
 from memtrace.harness.scripting import Extract, ScriptedModel
 from memtrace.harness.system import Environment, Factory, ModelRequest
+from memtrace.harness.upstream import Upstream
 from memtrace.model import Caller, Fact, Finding, Message, Outcome, Unresolved
+
+if TYPE_CHECKING:
+    from memtrace.harness.processes import Interpreters, OtherProcess
 
 _TURN_SECONDS: Final = 30.0
 OK: Final = (Outcome.OK,)
@@ -190,11 +194,11 @@ class Actor:
 
     def save(self, caller: Caller, path: Path) -> Performed:
         """Save the caller's window to a file."""
-        return self._write("save", caller, (caller, str(path)))
+        return self._write("save", caller, (caller, str(path)), file=self._stage.name_of(path))
 
     def load(self, caller: Caller, path: Path) -> Performed:
         """Restore the caller's window from a file."""
-        return self._write("load", caller, (caller, str(path)))
+        return self._write("load", caller, (caller, str(path)), file=self._stage.name_of(path))
 
     def learn_offline(self, caller: Caller, **options: Any) -> Performed:
         """Mine past turns for facts."""
@@ -204,7 +208,7 @@ class Actor:
 
     def _write(
         self, op: str, caller: Caller, args: Sequence[Any], *, scope: str = "user", text: str = "", record: str = "",
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None, file: str = "",
     ) -> Performed:  # fmt: skip
         performed = result_of(self.host.submit(op, args, options=options), _TURN_SECONDS)
         value = performed.value
@@ -212,7 +216,7 @@ class Actor:
             FactWritten, op=op, caller=caller, scope=scope, text=text, error=performed.error,
             record=record or (str(value) if op == "add" and value is not None else ""),
             returned=str(value) if op == "update" and value is not None else "",
-            personal=bool((options or {}).get("personal")),
+            personal=bool((options or {}).get("personal")), file=file,
             count=value if isinstance(value, int) and not isinstance(value, bool) else None,
             refused=performed.outcome is Outcome.REFUSED, process=self.host.name,
         )  # fmt: skip
@@ -223,7 +227,8 @@ class Actor:
         """List the caller's facts, newest first."""
         performed = self._call("facts", (caller,), {"limit": limit, "superseded": superseded})
         facts = as_facts(performed.value or ())
-        self._read("facts", caller, performed, tuple(f.text for f in facts), facts=facts, limit=limit, superseded=superseded)
+        texts = tuple(fact.text for fact in facts)
+        self._read("facts", caller, performed, texts, facts=facts, limit=limit, superseded=superseded)
         return facts
 
     def get(self, caller: Caller, record: str) -> Fact | None:
@@ -284,11 +289,12 @@ class Stage(Actor):
     def __init__(
         self, factory: Factory, server: ModelServer, directory: Path, *, run: str, seed: int = 0, store_url: str = "",
         options: Mapping[str, Any] | None = None, factory_name: str = "", disposable: bool = True,
+        upstream: Upstream | None = None, interpreters: Interpreters | None = None,
     ) -> None:  # fmt: skip
         self.recorder = Recorder()
         self._holds = Holds(self.recorder)
         self.callbacks = Callbacks(self.recorder, self._holds)
-        self.model = ScriptedModel(self.recorder, self._holds, self.callbacks)
+        self.model = ScriptedModel(self.recorder, self._holds, self.callbacks, upstream)
         self.factory = factory
         self.factory_name = factory_name
         self.disposable = disposable
@@ -301,6 +307,7 @@ class Stage(Actor):
         self._run = run
         self._numbers = itertools.count(1)
         self._host: LocalHost | None = None
+        self._interpreters = interpreters
         self._others: list[Host] = []
         self.methods: frozenset[str] = frozenset()
 
@@ -458,6 +465,17 @@ class Stage(Actor):
         """Record what no other event holds."""
         self.recorder.add(Noted, name=name, value=value)
 
+    def name_of(self, path: Path) -> str:
+        """A file or folder by its place in the script's directory."""
+        return str(path.relative_to(self.directory)) if path.is_relative_to(self.directory) else str(path)
+
+    def truncate(self, path: Path) -> None:
+        """Cut a saved file short, or every file of a saved folder, as a full disk or a crash would have."""
+        for file in sorted(path.rglob("*") if path.is_dir() else [path]):
+            if file.is_file():
+                file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        self.note("truncated", self.name_of(path))
+
     def scan(self, *canaries: str) -> dict[str, tuple[str, ...]]:
         """Search the files of the script's directory for planted words."""
         contents = {p: p.read_bytes().lower() for p in sorted(self.directory.rglob("*")) if p.is_file()}
@@ -468,13 +486,13 @@ class Stage(Actor):
         self.recorder.add(Scanned, found=found)
         return found
 
-    def process(self) -> Actor:
+    def process(self) -> OtherProcess:
         """A second operating-system process that runs the same system on the same data."""
-        from memtrace.harness.processes import spawn
+        from memtrace.harness.processes import Interpreters, spawn
 
-        host = spawn(self)
-        self._others.append(host)
-        return Actor(self, host)
+        other = spawn(self, self._interpreters or Interpreters())
+        self._others.append(other.host)
+        return other
 
     # Used by the verbs
 

@@ -77,13 +77,17 @@ class Checkpoints:
     def discard(self, token: str) -> bool:
         """Drop one run, whether it was resumed or not; whether there was one."""
         with self._database.transaction() as connection:
-            return connection.execute("DELETE FROM paused_runs WHERE token = ?", (to_bytes(token),)).rowcount > 0
+            gone = connection.execute("DELETE FROM paused_runs WHERE token = ?", (to_bytes(token),)).rowcount > 0
+        self._database.leave_nothing()
+        return gone
 
     def erase(self, user: str, project: str = "") -> int:
         """Drop all of a user's runs; how many there were."""
         with self._database.transaction() as connection:
             where = "DELETE FROM paused_runs WHERE project = ? AND user = ?"
-            return connection.execute(where, _key(Owner(user, project))).rowcount
+            count = connection.execute(where, _key(Owner(user, project))).rowcount
+        self._database.leave_nothing()
+        return count
 
     def _taken(self, token: str, plan: str, owner: Owner, *, again: bool) -> Progress:
         with self._database.transaction() as connection:

@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from memtrace.errors import StoreError
+from memtrace.stores.sqlite_pool import FileConnections
 
-_PATIENCE = 5.0
+_PATIENCE: Final = 5.0
 """Seconds to wait for another process's write."""
 
 
 class Database:
-    """One file, one connection an operation: threads, forks and other processes need no care.
+    """One file, for any number of threads and processes, before and after a fork.
 
-    Deleted text is overwritten (``secure_delete``), and no journal outlives its transaction. Ids are kept as bytes:
-    they are data, and any text is one, lone surrogates included.
+    Deleted text is overwritten (``secure_delete``), and `leave_nothing` removes what SQLite still keeps of it. Ids are
+    kept as bytes: they are data, and any text is one, lone surrogates included.
+
+    Raises:
+        StoreError: the file cannot be opened, or is no database.
     """
 
     def __init__(self, path: str | Path, schema: str) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         try:
             self.path.touch(mode=0o600)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
+        self._connections = FileConnections(partial(_connect, self.path), patience=_PATIENCE)
         with self.transaction() as connection:
             for statement in schema.split(";"):
                 connection.execute(statement)
-
-    def leave_nothing(self) -> None:
-        """Write the file anew: SQLite leaves copies of what was deleted in unused parts of its pages.
-
-        Raises:
-            StoreError: it could not be, while another process used the file say; the rows are gone all the same.
-        """
-        with self._connection() as connection:
-            connection.execute("VACUUM")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -51,12 +50,26 @@ class Database:
             with connection:
                 yield connection
 
+    def leave_nothing(self) -> None:
+        """Write the file anew and empty its journal: both may hold copies of what was deleted.
+
+        Raises:
+            StoreError: another process was using them all the time; the rows are gone all the same.
+        """
+        with self._connection() as connection:
+            connection.execute("VACUUM")
+            busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StoreError(f"{self.path} is in use, and its journal may still hold what was deleted: delete it again")
+
+    def close(self) -> None:
+        """Let go of connections. Using the file again opens new ones."""
+        self._connections.close()
+
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
-                connection.execute("PRAGMA secure_delete = ON")
-                connection.execute("PRAGMA foreign_keys = ON")
+            with self._connections.lend() as connection:
                 yield connection
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {error}") from error
@@ -70,3 +83,28 @@ def to_bytes(text: str) -> bytes:
 def to_text(raw: bytes) -> str:
     """The text that `to_bytes` was given."""
     return raw.decode("utf-8", "surrogatepass")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        _use_wal(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """A write then waits for no disk, and readers for no writer. SQLite does not wait for its lock here by itself."""
+    deadline = time.monotonic() + _PATIENCE
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from memtrace.model import Level, Scope
@@ -79,14 +80,17 @@ class Kept:
             self.turn_log.close(scope, text)
 
     def _tell_others(self, key: Key) -> None:
-        for other in self.others:
-            other(key.user, key.project)
+        _attempted(**{f"other {n}": partial(_told, other, key) for n, other in enumerate(self.others, 1)})
 
     def _let_go(self, scope: Scope) -> None:
         for block in self.fact_blocks:
             block.drop(scope)
         if self.search is not None:
             self.search.drop(scope)
+
+
+def _told(other: Callable[[str, str], object], key: Key) -> None:
+    other(key.user, key.project)
 
 
 def _attempted(**steps: Callable[[], int | None]) -> dict[str, int]:

@@ -289,7 +289,7 @@ class Memory:
         return Owner(key, Guard(self._marks, key.scope, seen))
 
     def _seen(self, key: Key) -> Seen:
-        """What was forgotten of a user so far; where another process erased them, this one does not know them either."""
+        """What was forgotten of a user so far; where another process erased them, this one forgets them too."""
         seen = self._marks.seen(key.scope)
         if self._windows.opened(key.owner, seen.erased):
             self._kept.erased_elsewhere(key)

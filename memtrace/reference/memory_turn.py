@@ -73,6 +73,11 @@ class MemoryTurn:
         """Which of the user's conversations."""
         return self._owner.key.session if self._owner else ""
 
+    @property
+    def erased(self) -> bool:
+        """Whether the user was erased since the turn opened: nothing of it may be kept then, anywhere."""
+        return self._owner is not None and self._owner.guard.erased()
+
     def read(self, query: str) -> list[Message]:
         """What memory puts into the prompt: a system message a block, in declared order, then the window.
 
@@ -150,16 +155,13 @@ class MemoryTurn:
                 report(block, f"writing {name}", error)
 
     def _keep_turn(self, owner: Owner, turn: Turn, block: BlockSpan) -> None:
-        if owner.guard.erased():
-            block.stored(0, action="discarded")
-            return
-        erasure = owner.guard.opened.erased if owner.guard.opened else None
-        self._parts.windows.append(owner.key, turn, erasure)
-        if owner.guard.erased():
-            self._parts.windows.remove(owner.key, turn)
-            block.stored(0, action="discarded")
-            return
-        block.stored(len(turn.messages), action="stored")
+        windows, guard = self._parts.windows, owner.guard
+        erasure = guard.opened.erased if guard.opened else None
+        kept = not guard.erased() and windows.append(owner.key, turn, erasure)
+        if kept and guard.erased():
+            windows.remove(owner.key, turn)
+            kept = False
+        block.stored(len(turn.messages) if kept else 0, action="stored" if kept else "discarded")
 
     def _learn(self, owner: Owner, question: str, extractor: Extractor, block: BlockSpan) -> None:
         if owner.guard.forgotten():

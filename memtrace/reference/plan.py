@@ -23,6 +23,10 @@ class TurnMemory(Protocol):
     def requester(self) -> str | None:
         """Who asks; ``None`` where nobody can tell."""
 
+    @property
+    def erased(self) -> bool:
+        """Whether who asks was erased since the turn opened: nothing of it may be kept then, anywhere."""
+
     def read(self, query: str) -> list[Message]:
         """What memory puts into the prompt, in order."""
 
@@ -54,6 +58,7 @@ class NoMemory:
     """The memory of an agent that has none."""
 
     requester = None
+    erased = False
     project_id = ""
 
     def open(self, context: object | None, *, outgoing: Text) -> NoMemory:  # noqa: ARG002

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from memtrace.model import Author, Message, Outcome, ToolCall
-from memtrace.reference.checkpoints import Owner, ResumeRefused
+from memtrace.reference.checkpoints import Checkpoints, Owner, ResumeRefused
 from memtrace.reference.effects import Blocking, Complete, Emit, Proceed, Request, Steps, Stream
 from memtrace.reference.guardrails import Blocked, Position
 from memtrace.reference.middleware import outgoing_of, reply_of, sent
@@ -126,7 +126,13 @@ class Turn:
     def _pause(self, progress: Progress) -> Steps[str]:
         checkpoints = self.plan.checkpoints
         assert checkpoints is not None  # noqa: S101  a plan without them has no tool that waits
-        token: str = yield Blocking(partial(checkpoints.save, self.plan.name, self.owner, progress))
+        token: str = yield Blocking(partial(self._saved, checkpoints, progress))
+        return token
+
+    def _saved(self, checkpoints: Checkpoints, progress: Progress) -> str:
+        token = checkpoints.save(self.plan.name, self.owner, progress)
+        if self.memory.erased:
+            checkpoints.discard(token)
         return token
 
     # The loop

@@ -119,14 +119,18 @@ class Windows:
             known.erasure = erasure
             return False
 
-    def append(self, key: Key, turn: Turn, erasure: str | None) -> None:
-        """Add a whole turn as the newest."""
+    def append(self, key: Key, turn: Turn, erasure: str | None) -> bool:
+        """Add a whole turn as the newest; ``False`` where the user was erased and began anew since it opened."""
         with self._lock:
+            owner = self._owners.get(key.owner)
+            if owner is not None and erasure is not None and owner.erasure not in (None, erasure):
+                return False
             old = self.get(key) or Conversation()
             turns = (*old.turns, turn)
             cut = max(0, len(turns) - self._turns)
             waiting = (*old.unsummarized, *turns[:cut])[-_OVERFLOW:] if self._summarized else ()
             self._put(key, replace(old, turns=turns[cut:], unsummarized=waiting), erasure)
+            return True
 
     def remove(self, key: Key, turn: Turn) -> None:
         """Take a turn out again."""

@@ -53,9 +53,9 @@ def _named(item: _Placed) -> str:
 
 def _placed(history: History, call: Call) -> Iterator[_Placed]:
     order = [_name(kind) for kind in history.declared("prompt_order", call.at) or ()]
-    fixed = _system_prompt(history, call)
+    fixed, twice = _system_prompt(history, call), _in_two_blocks(call)
     for number, message in enumerate(call.prompt.messages):
-        found = [("", frozenset({"system"}))] if number == fixed else _kinds_in(history, call, message)
+        found = [("", frozenset({"system"}))] if number == fixed else _kinds_in(history, call, message, twice)
         for word, kinds in found:
             if kinds and kinds.issubset(order):
                 offset = message.text.lower().find(word)
@@ -78,8 +78,15 @@ def _system_prompt(history: History, call: Call) -> int | None:
     return None
 
 
-def _kinds_in(history: History, call: Call, message: Message) -> list[tuple[str, frozenset[str]]]:
-    return [(word, _kinds(history, call, message, word)) for word in canaries_in(message.text)]
+def _in_two_blocks(call: Call) -> set[str]:
+    """The words that several system messages hold: one of them is a copy, and which one cannot be told."""
+    blocks = [set(canaries_in(m.text)) for m in call.prompt.messages if m.author is Author.SYSTEM]
+    return {word for one, other in combinations(blocks, 2) for word in one & other}
+
+
+def _kinds_in(history: History, call: Call, message: Message, twice: set[str]) -> list[tuple[str, frozenset[str]]]:
+    known = set(canaries_in(message.text)) - (twice if message.author is Author.SYSTEM else set())
+    return [(word, _kinds(history, call, message, word)) for word in sorted(known)]
 
 
 def _kinds(history: History, call: Call, message: Message, word: str) -> frozenset[str]:

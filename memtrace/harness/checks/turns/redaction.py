@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memtrace.harness.conversation import EMAIL, conversations, exchange, plain, replays
+from memtrace.harness.conversation import EMAIL, conversations, exchange, replays
 from memtrace.harness.events import FactsRead
-from memtrace.harness.findings import Judgement, accuse, check, held, shown, untested, violated
-from memtrace.harness.history import Call, History, canaries_in, excerpt
-from memtrace.model import Author, Evidence
+from memtrace.harness.findings import Judgement, accuse, check, clipped, held, shown, untested, violated
+from memtrace.harness.history import Call, History, canaries_in
+from memtrace.model import Author, Evidence, Message
 
 
 @check("turns.redaction-is-for-the-model")
@@ -57,26 +57,37 @@ def _altered(history: History, secrets: set[str]) -> Judgement | None:
     """A stored text that is not as it should be: the user's without the address, the model's with it."""
     for conversation in conversations(history):
         for view in (view for view in conversation.views if view.call is None):
-            for turn in (turn for turn in conversation.before(view) if plain(conversation, turn)):
+            for turn in (turn for turn in conversation.before(view) if turn.ok):
                 said = exchange(history, turn)
-                for message in view.messages:
-                    kept = secrets.intersection(canaries_in(message.text))
-                    asked = secrets.intersection(canaries_in(said.question))
-                    if message.author is Author.USER and replays(message.text, said.question) and asked - kept:
-                        return view.accuse(f"memory does not keep what the user said in turn {turn}, but it redacted")
-                    if message.author is Author.ASSISTANT and replays(message.text, said.answer) and kept:
-                        return view.accuse(f"the answer of turn {turn} is stored as it was before redaction")
+                if any(_lacks(message, said.question, secrets) for message in view.messages):
+                    return view.accuse(f"what the user said in turn {turn} is kept redacted")
+                if any(_has(message, said.answer, secrets) for message in view.messages):
+                    return view.accuse(f"the answer of turn {turn} is kept as it was before redaction")
     return _altered_fact(history, secrets)
 
 
+def _lacks(message: Message, question: str, secrets: set[str]) -> bool:
+    """Whether a message is the user's question without its address."""
+    if message.author is not Author.USER or not replays(message.text, question):
+        return False
+    return not secrets.intersection(canaries_in(question)) <= set(canaries_in(message.text))
+
+
+def _has(message: Message, answer: str, secrets: set[str]) -> bool:
+    """Whether a message is the model's answer with its address."""
+    if message.author is not Author.ASSISTANT or not replays(message.text, answer):
+        return False
+    return not secrets.isdisjoint(canaries_in(message.text))
+
+
 def _altered_fact(history: History, secrets: set[str]) -> Judgement | None:
-    added = [text for source, text in history.spoken() if source.way == "fact"]
-    for read in history.of(FactsRead):
-        for fact in added if read.op == "facts" else ():
-            for text in read.texts:
-                if replays(text, fact) and not secrets.intersection(canaries_in(fact)) <= set(canaries_in(text)):
-                    return violated(_FACT, Evidence("what facts gave", excerpt(text, text[:20])))
+    """A fact that was written with an address, and that a listing shows without it only."""
+    written = [text for source, text in history.spoken() if source.way == "fact"]
+    for read in (read for read in history.of(FactsRead) if read.op == "facts"):
+        for fact in written:
+            address = secrets.intersection(canaries_in(fact))
+            listed = [text for text in read.texts if replays(text, fact)]
+            if listed and not any(address <= set(canaries_in(text)) for text in listed):
+                reason = "a fact that was written with an e-mail address is kept redacted"
+                return violated(reason, Evidence("what facts gave", clipped(listed[0])))
     return None
-
-
-_FACT = "a fact that was written with an e-mail address is kept redacted"

@@ -47,6 +47,9 @@ def concurrent_turns_apart(history: History) -> Judgement:
     overlapping = [turn.caller for turn in history.turns.values() if beside_another(history, turn)]
     if not overlapping:
         return untested("no two callers' turns overlapped")
+    kept = met(history, rule)
+    if kept.verdict in (Verdict.VIOLATED, Verdict.INCONCLUSIVE):
+        return kept
     return _held_for(history, overlapping)
 
 

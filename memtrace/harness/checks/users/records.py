@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from memtrace.harness.checks.users.controls import recalled, shown_again
 from memtrace.harness.events import FactsRead, FactWritten
@@ -14,6 +15,8 @@ from memtrace.harness.sightings import sightings
 from memtrace.model import Caller, Evidence
 
 Attempt = FactWritten | FactsRead
+_OF_A_USER: Final = frozenset({"add", "update", "forget", "erase", "facts", "get", "search", "messages"})
+"""What is done for one user, and needs their id."""
 
 
 @check("users.foreign-record-untouchable")
@@ -63,7 +66,7 @@ def empty_id_reads_nothing(history: History) -> Judgement:
         return accuse_leaks(found, "an empty id was shown what belongs to a user, or the other way round")
     if gone := lost(history, rule):
         return gone[0].accuse("an empty id made a user's facts go away")
-    calls = [event for event in history.of(FactWritten, FactsRead) if history.nameless(event.caller)]
+    calls = [e for e in history.of(FactWritten, FactsRead) if e.op in _OF_A_USER and history.nameless(e.caller)]
     for event in calls:
         if isinstance(event, FactsRead) and canaries_in("\n".join(event.texts)):
             return violated("an empty id read something", Evidence(f"what {event.op} gave", "\n".join(event.texts)))

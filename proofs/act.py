@@ -1,0 +1,104 @@
+"""What a proof consists of, and how one is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from memtrace.harness.history import History
+from memtrace.harness.judging import judge
+from memtrace.harness.session import Script, Suite, make_suite
+from memtrace.harness.stage import Stage
+from memtrace.model import Finding, Verdict
+
+Play = Callable[[Stage], None]
+Show = Callable[[History], list[str]]
+WORST_FIRST: Final = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.KNOWN, Verdict.ALLOWED, Verdict.HELD)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Act:
+    """One script of a proof.
+
+    Attributes:
+        title: what it shows, in a few words.
+        rules: the rules it is judged by.
+        play: the script.
+        show: lines of evidence, taken from what was recorded.
+        against: a memory that breaks the claim, as ``--memory`` takes it.
+        needs: what the script wants of a system beyond its rules' own needs.
+        options: what the system is asked for.
+    """
+
+    title: str
+    rules: tuple[str, ...]
+    play: Play
+    show: Show
+    against: str
+    needs: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proof:
+    """A claim about one boundary: what is claimed, how it is tested, and the acts that test it."""
+
+    number: int
+    boundary: str
+    claim: str
+    method: str
+    acts: tuple[Act, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of one act on one memory; ``counter`` is what it found on the memory that breaks the claim."""
+
+    act: Act
+    findings: tuple[Finding, ...]
+    history: History
+    counter: Finding | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its rules; inconclusive where the counter-evidence is missing."""
+        found = worst(finding.verdict for finding in self.findings)
+        convinced = self.counter is None or self.counter.verdict is Verdict.VIOLATED
+        return found if convinced or found is not Verdict.HELD else Verdict.INCONCLUSIVE
+
+
+def worst(verdicts: Iterator[Verdict]) -> Verdict:
+    """The worst of some verdicts; not exercised where none is anything else."""
+    found = set(verdicts)
+    return next((verdict for verdict in WORST_FIRST if verdict in found), Verdict.NOT_EXERCISED)
+
+
+def play(act: Act, suite: Suite) -> Played:
+    """Play an act on a memory, and again on the one that breaks its claim."""
+    findings, history = _played(act, suite)
+    with make_suite(act.against) as against:
+        broken, _ = _played(act, against)
+    return Played(act, findings, history, next((f for f in broken if f.verdict is Verdict.VIOLATED), broken[0]))
+
+
+def _played(act: Act, suite: Suite) -> tuple[tuple[Finding, ...], History]:
+    script = Script(act.rules, act.title, needs=act.needs)
+    with suite.stage(act.title, act.options) as stage:
+        entries = suite.play(stage, script, lambda: act.play(stage))
+        history = stage.history()
+    found = {entry.finding.rule: entry.finding for entry in entries}
+    return tuple(found[rule] for rule in act.rules), history
+
+
+def replayed(act: Act, history: History) -> Played:
+    """Judge a saved history again."""
+    found = {finding.rule: finding for finding in judge(history, act.rules)}
+    untested = (Finding(rule, Verdict.NOT_EXERCISED, "the history does not bear on it") for rule in act.rules)
+    return Played(act, tuple(found.get(blank.rule, blank) for blank in untested), history)
+
+
+def verdict_of(played: Sequence[Played]) -> Verdict:
+    """The verdict on a proof: the worst of its acts."""
+    return worst(act.verdict for act in played)

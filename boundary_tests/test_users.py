@@ -141,7 +141,8 @@ def test_what_a_caller_says_who_cannot_be_told_is_kept_nowhere(stage: Stage) -> 
             stage.anonymous(kind), f"My locker code is {words[-1]}.", via=via, says=[f"Noted: {stage.canary()}."],
             expect=OK_OR_REFUSED,
         )  # fmt: skip
-    for caller in (stage.caller(), stage.caller(user="None")):
+    named = [stage.caller(), *([stage.caller(user="None")] if stage.fresh else [])]
+    for caller in named:
         stage.turn(caller, f"My locker code is {stage.canary()}.", expect=OK_OR_REFUSED)
         stage.turn(caller, "What is my locker code?", expect=OK_OR_REFUSED)
     stage.scan(*words)
@@ -420,7 +421,8 @@ def test_an_empty_id_reads_and_forgets_nothing(stage: Stage) -> None:
     _read_all(stage, nobody)
     if stage.disposable and "forget" in stage.claims:
         stage.forget(nobody)
-    stage.add(nobody, f"Their desk is number {stage.canary()}.")
+    if stage.fresh:
+        stage.add(nobody, f"Their desk is number {stage.canary()}.")
     for caller in (nobody, alice):
         _read_all(stage, caller)
     stage.turn(alice, "Where is my desk?")

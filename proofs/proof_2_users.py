@@ -10,7 +10,7 @@ from proofs.act import Act, Proof
 
 
 def two_members(stage: Stage) -> None:
-    """Alice, streaming where she can, and Bob on one agent with one recall store; a window of a single turn."""
+    """Alice, streaming where she can, and Bob, on one agent."""
     alice, bob = stage.callers(2)
     streamed = "stream" if "stream" in stage.claims else "run"
     stage.turn(alice, f"I take the Tuesday {stage.canary()} spin class.", via=streamed)
@@ -57,7 +57,14 @@ PROOF = Proof(
             two_members,
             _prompts,
             "memtrace.broken.users:StreamsForItsFirstCaller",
-            options={"window": 2, "recall": True},
+        ),
+        Act(
+            "nor from a recall store that both share, with a window of a single turn",
+            ("users.recall-namespaced",),
+            two_members,
+            _prompts,
+            "memtrace.broken.users:RecallsEverybody",
+            options={"window": 2, "recall": True, "learn": False},
         ),
         Act(
             "a caller without a user sees nobody's memory and leaves none",

@@ -298,6 +298,8 @@ class Stage(Actor):
         self.factory = factory
         self.factory_name = factory_name
         self.disposable = disposable
+        self.fresh = not store_url
+        """Nothing is in the store but this script's own: ids that other scripts use too are nobody's yet."""
         self.directory = directory
         self.server = server
         self.model_url = server.register(self.model)

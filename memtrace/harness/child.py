@@ -49,9 +49,11 @@ class _Out:
             self._stream.write(json.dumps(message) + "\n")
             self._stream.flush()
 
-    def after_fork(self) -> None:
-        """Whoever held the lock is not in this process."""
-        self._lock = threading.Lock()
+    def fork(self) -> int:
+        """Fork while no other thread writes: what it holds would stay held in the child for ever."""
+        with self._lock, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that there are threads is what is tested
+            return os.fork()
 
 
 class _Spans(SpanLabel):
@@ -177,17 +179,13 @@ class _Child:
 
     def _fork(self, number: int) -> None:
         """The forked child goes on with the same system; lanes are threads and do not cross a fork, so it gets new ones."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # that there are threads is what is tested
-            pid = os.fork()
-        if pid:
+        if pid := self._out.fork():
             _, status = os.waitpid(pid, 0)
             if status:
                 self._out.send({"lost": status})
             return
         assert self._host is not None  # noqa: S101  the parent opens first
         self._forked = True
-        self._out.after_fork()
         self._host = LocalHost(self._host.system, self._host.name)
         self._answer(number, Performed(Outcome.OK, value=os.getpid()))
 

@@ -8,6 +8,7 @@ one each time.
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import signal
 import sys
@@ -22,7 +23,9 @@ _STEPS: Final = frozenset(
         "unlink", "write", "writelines",
     }
 )  # fmt: skip
-_NO_STEPS_OF: Final = (str, bytes, bytearray, dict, list, type(threading.Lock()), type(threading.RLock()))
+_NO_STEPS_OF: Final = (
+    str, bytes, bytearray, dict, list, io.StringIO, io.BytesIO, type(threading.Lock()), type(threading.RLock()),
+)  # fmt: skip
 """What has methods of these names, and does nothing outside of the process."""
 
 

@@ -86,7 +86,6 @@ class LocalHost:
         self.name = name
         self._stack = ExitStack()
         self._lane = ThreadPoolExecutor(1, thread_name_prefix="turns")
-        self._portal: BlockingPortal | None = None
         self._tasks: _TaskLane | None = None
         self._running: dict[Future[Performed], Future[None]] = {}
 
@@ -147,7 +146,7 @@ class LocalHost:
         self, bound: Callable[..., Any], args: Args, turn: str, overlap: bool,
         stream: StreamPlan | None, options: Mapping[str, Any],
     ) -> Future[Performed]:  # fmt: skip
-        portal, lane = self._loop()
+        lane = self._lane_of_tasks()
 
         async def job() -> Performed:
             said: list[str] = []
@@ -161,9 +160,11 @@ class LocalHost:
             except BaseException as error:  # noqa: BLE001  a library may raise what is no Exception
                 return self._failed(error, said)
 
-        return self._in_a_task(portal, job) if overlap else lane.submit(job)
+        return self._in_a_task(lane.loop, job) if overlap else lane.submit(job)
 
-    def _in_a_task(self, portal: BlockingPortal, job: Callable[[], Awaitable[Performed]]) -> Future[Performed]:
+    def _in_a_task(
+        self, loop: asyncio.AbstractEventLoop, job: Callable[[], Awaitable[Performed]]
+    ) -> Future[Performed]:
         """A task of its own. Its future is done when the task is, not when the task was told to stop."""
         ended: Future[Performed] = Future()
 
@@ -174,14 +175,14 @@ class LocalHost:
                 ended.set_exception(error)
                 raise
 
-        self._running[ended] = portal.start_task_soon(run)
+        # Not through the portal, which waits for the loop: a callback that is held may be blocking it.
+        self._running[ended] = asyncio.run_coroutine_threadsafe(run(), loop)
         return ended
 
-    def _loop(self) -> tuple[BlockingPortal, _TaskLane]:
-        if self._portal is None or self._tasks is None:
-            self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
-            self._tasks = _TaskLane(self._portal)
-        return self._portal, self._tasks
+    def _lane_of_tasks(self) -> _TaskLane:
+        if self._tasks is None:
+            self._tasks = _TaskLane(self._stack.enter_context(start_blocking_portal("asyncio")))
+        return self._tasks
 
     # Outcomes
 
@@ -249,17 +250,20 @@ class _TaskLane:
     """One task that runs jobs one after another, in its own context."""
 
     def __init__(self, portal: BlockingPortal) -> None:
-        self._portal = portal
+        self.loop = portal.call(self._get_loop)
         self._queue: asyncio.Queue[tuple[Callable[[], Awaitable[Performed]], Future[Performed]] | None]
         self._queue = portal.call(self._make_queue)
         self._serving = portal.start_task_soon(self._serve)
+
+    async def _get_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
 
     async def _make_queue(self) -> asyncio.Queue[Any]:
         return asyncio.Queue()
 
     def submit(self, job: Callable[[], Awaitable[Performed]]) -> Future[Performed]:
         future: Future[Performed] = Future()
-        self._portal.call(self._queue.put_nowait, (job, future))
+        self.loop.call_soon_threadsafe(self._queue.put_nowait, (job, future))
         return future
 
     async def _serve(self) -> None:
@@ -271,7 +275,7 @@ class _TaskLane:
                 future.set_exception(error)
 
     def stop(self) -> None:
-        self._portal.call(self._queue.put_nowait, None)
+        self.loop.call_soon_threadsafe(self._queue.put_nowait, None)
 
 
 def as_facts(value: Any) -> tuple[Fact, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import indent
 from typing import Final, NoReturn
 
 import msgspec
@@ -64,7 +65,7 @@ def _violated(entry: Entry) -> NoReturn:
 
 def details(entry: Entry) -> list[str]:
     """Evidence, the command that plays it again, and where to read how to fix it."""
-    lines = [f"  {e.title}:\n    {e.text.rstrip()}" for e in entry.finding.evidence]
+    lines = [f"  {e.title}:\n{indent(e.text.rstrip() or '(nothing)', '    ')}" for e in entry.finding.evidence]
     if entry.rerun:
         lines.append(f"  again: {entry.rerun}")
     lines.append(f"  fix:   memtrace rules {entry.finding.rule}")

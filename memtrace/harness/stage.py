@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 import random
-import subprocess
 import string
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager

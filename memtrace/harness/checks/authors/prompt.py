@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from memtrace.harness.events import FactsRead, FactWritten, Opened
 from memtrace.harness.findings import Judgement, accuse, check, held, shown, untested
-from memtrace.harness.history import Call, History, canaries_in
+from memtrace.harness.history import Call, History, canaries_in, excerpt
 from memtrace.model import Author, Evidence
 
 
@@ -24,7 +24,9 @@ def once_in_prompt(history: History) -> Judgement:
             counts = [_times(blocks, text, texts[word]) for text in texts.get(word, ())]
             judged = judged or any(counts)
             if max(counts, default=0) > 1:
-                return accuse(call, f"one fact is in the prompt {max(counts)} times", shown(call, word))
+                blocks_with = [m for m in call.prompt.messages if m.author is Author.SYSTEM and word in m.text.lower()]
+                where = [Evidence("a block of the prompt", excerpt(message.text, word)) for message in blocks_with]
+                return accuse(call, f"one fact is in the prompt {max(counts)} times", *where)
     return held() if judged else untested("no fact was in a prompt")
 
 

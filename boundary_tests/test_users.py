@@ -10,9 +10,10 @@ from memtrace.harness.rules import rule
 from memtrace.harness.scripting import use_tool
 from memtrace.harness.stage import OK_OR_REFUSED, Stage
 from memtrace.harness.system import APPROVAL_TOOL
-from memtrace.model import Caller, Outcome, Unresolved
+from memtrace.model import Outcome, Unresolved
 
 _WAYS = [("run", "turns"), ("stream", "stream")]
+_ALL = "What is my locker code, and where is my desk?"
 
 
 @rule("users.own-memory-recalled")
@@ -36,11 +37,16 @@ def test_an_owner_is_shown_what_was_stored_for_them(stage: Stage) -> None:
 
 
 @rule("users.no-foreign-memory")
-@pytest.mark.parametrize(("via", "capability"), _WAYS)
-def test_a_stranger_asking_the_same_question_gets_nothing_of_the_owners(
-    stage: Stage, via: str, capability: str
-) -> None:
-    stage.needs(capability)
+def test_a_stranger_asking_the_same_question_gets_nothing_of_the_owners(stage: Stage) -> None:
+    _ask_the_same(stage, "run")
+
+
+@rule("users.no-foreign-memory", needs=("stream",))
+def test_a_stranger_gets_nothing_of_the_owners_in_a_stream_either(stage: Stage) -> None:
+    _ask_the_same(stage, "stream")
+
+
+def _ask_the_same(stage: Stage, via: str) -> None:
     alice, bob, carol = stage.callers(3)
     stage.turn(alice, f"My locker code is {stage.canary()}.", says=[f"Noted: {stage.canary()}."], via=via)
     stage.turn(bob, f"My locker code is {stage.canary()}.", via=via)
@@ -72,7 +78,7 @@ def test_the_agent_a_turn_is_handed_to_sees_its_callers_memory_alone(stage: Stag
             caller, f"My invoice is {stage.canary()}.", via="handoff",
             says=[stage.hands_over("billing"), f"It is open: {stage.canary()}."],
         )  # fmt: skip
-    stage.turn(bob, "Which invoice?", via="handoff", says=[stage.hands_over("billing"), "That one."])
+    stage.turn(bob, "Which invoice is mine?", via="handoff", says=[stage.hands_over("billing"), "That one."])
 
 
 @rule("users.no-foreign-memory", needs=("delegate",))
@@ -84,7 +90,7 @@ def test_the_agent_a_task_is_delegated_to_sees_its_callers_memory_alone(stage: S
             says=[stage.delegates(f"Look up {stage.canary()}."), "Found it.", "It is open."],
         )  # fmt: skip
     stage.turn(alice, f"And what of the one from {stage.canary()}?")
-    stage.turn(alice, "Which invoice?")
+    stage.turn(alice, "Which invoice is mine?")
 
 
 @rule("users.no-foreign-memory", needs=("facts",))
@@ -141,7 +147,7 @@ def test_what_a_caller_says_who_cannot_be_told_is_kept_nowhere(stage: Stage) -> 
             stage.anonymous(kind), f"My locker code is {words[-1]}.", via=via, says=[f"Noted: {stage.canary()}."],
             expect=OK_OR_REFUSED,
         )  # fmt: skip
-    named = [stage.caller(), *([stage.caller(user="None")] if stage.fresh else [])]
+    named = [stage.caller(), *([stage.named("None")] if stage.fresh else [])]
     for caller in named:
         stage.turn(caller, f"My locker code is {stage.canary()}.", expect=OK_OR_REFUSED)
         stage.turn(caller, "What is my locker code?", expect=OK_OR_REFUSED)
@@ -184,7 +190,7 @@ def test_a_turn_is_one_callers_though_its_context_changes(stage: Stage, via: str
         stage.turn(alice, f"My bicycle is {stage.canary()}.", via=via)
         stage.resolve_as(alice, alice.user)
         for caller in (alice, bob):
-            stage.turn(caller, "What do you know of me?")
+            stage.turn(caller, "What is my bicycle, and my locker code?")
 
 
 # What two callers may have in common
@@ -230,10 +236,10 @@ def test_whose_window_was_dropped_keeps_their_facts(stage: Stage) -> None:
     fact, word = stage.canary(), stage.canary()
     stage.add(alice, f"Their desk is number {fact}.")
     stage.turn(alice, f"My locker code is {word}.")
-    before = stage.turn(alice, "What do you know of me?")
+    before = stage.turn(alice, _ALL)
     for caller in (bob, carol):
         stage.turn(caller, f"My locker code is {stage.canary()}.")
-    after = stage.turn(alice, "What do you know of me?")
+    after = stage.turn(alice, _ALL)
     for asked in (before, after):
         stage.expect("users.evicted-keeps-facts", asked, fact, why="a fact is no part of a window")
     stage.expect("users.evicted-keeps-facts", before, word, why="they said so in the turn before")
@@ -269,182 +275,3 @@ def test_saving_after_a_window_was_dropped_destroys_nothing(stage: Stage) -> Non
     after = stage.turn(alice, "What is my locker code?")
     for asked in (before, after):
         stage.expect("users.evicted-keeps-facts", asked, word, why="it was saved before the window was dropped")
-
-
-# Scopes
-
-
-@rule("users.agent-facts-stay-with-agent", needs=("agents",))
-def test_an_agents_facts_reach_its_own_callers_only(stage: Stage) -> None:
-    alice, bob = stage.callers(2)
-    names = [stage.agent, f"{stage.agent}-eu", stage.agent.upper(), stage.agent[:-1]]
-    for name in names:
-        stage.add(_at(alice, name), f"The shop opens at {stage.canary()}.", scope="agent")
-    for caller in [_at(bob, name) for name in names]:
-        stage.turn(caller, "When do you open?")
-
-
-@rule("users.agent-facts-stay-with-agent", needs=("agents", "facts"))
-def test_an_agent_and_a_user_of_one_name_have_nothing_in_common(stage: Stage) -> None:
-    alice, bob = stage.callers(2)
-    stage.add(alice, f"Their desk is number {stage.canary()}.")
-    stage.add(_at(bob, alice.user), f"The shop opens at {stage.canary()}.", scope="agent")
-    for caller in (alice, bob, _at(bob, alice.user), alice):
-        stage.turn(caller, "What do you know?")
-
-
-def _at(caller: Caller, agent: str) -> Caller:
-    return Caller(caller.user, caller.session, caller.project, agent)
-
-
-@rule("users.project-partitions")
-def test_one_user_in_two_projects_has_two_memories(stage: Stage) -> None:
-    alice = stage.caller()
-    here, there = (stage.caller(user=alice.user, project=f"{alice.session}-{name}") for name in ("acme", "acme-corp"))
-    for caller in (here, there):
-        if "facts" in stage.claims:
-            stage.add(caller, f"Their desk is number {stage.canary()}.")
-        if "agent-facts" in stage.claims:
-            stage.add(caller, f"The shop opens at {stage.canary()}.", scope="agent")
-        stage.turn(caller, f"My locker code is {stage.canary()}.")
-    for caller in (here, there, stage.caller(project=here.project)):
-        stage.turn(caller, "What do you know of me?")
-        _read_all(stage, caller)
-    if "forget" in stage.claims:
-        stage.forget(here)
-        _read_all(stage, there)
-
-
-@rule("users.project-partitions", options={"recall": True, "window": 2, "learn": False}, needs=("recall",))
-def test_recall_stays_in_its_project(stage: Stage) -> None:
-    alice = stage.caller()
-    both = [stage.caller(user=alice.user, project=f"{alice.session}-{name}") for name in ("acme", "globex")]
-    for caller in both:
-        stage.turn(caller, f"My yoga class is on {stage.canary()}.")
-        stage.turn(caller, "The weather is fine today.")
-    for caller in (*both, stage.caller(project=both[0].project)):
-        stage.turn(caller, "When is my yoga class?")
-
-
-@rule("users.project-partitions", needs=("facts", "list"))
-def test_facts_of_projects_and_users_that_concatenate_alike_are_apart(stage: Stage) -> None:
-    names = [_alike(stage, separator) for separator in (":", "/", "-", ".", "|", "::", "")]
-    callers = [caller for alike in names for caller in alike]
-    for caller in callers:
-        stage.add(caller, f"Their desk is number {stage.canary()}.")
-        stage.facts(caller)
-    for caller in callers:
-        stage.facts(caller)
-    if "forget" in stage.claims:
-        for first, *_ in names:
-            stage.forget(first)
-        for _, *others in names:
-            for caller in others:
-                stage.facts(caller)
-
-
-@rule("users.project-partitions", needs=("conv",), options={"learn": False})
-def test_conversations_of_projects_and_users_that_concatenate_alike_are_apart(stage: Stage) -> None:
-    callers = [caller for separator in (":", "/", "") for caller in _alike(stage, separator)[:2]]
-    told = [stage.turn(caller, f"My locker code is {stage.canary()}.", expect=OK_OR_REFUSED) for caller in callers]
-    for caller in [turn.caller for turn in told if turn.outcome is Outcome.OK]:
-        stage.turn(caller, "What is my locker code?")
-
-
-def _alike(stage: Stage, separator: str) -> list[Caller]:
-    """Callers whose project and user, joined in one order or the other, give the same text."""
-    name = stage.caller().session
-    pairs = [(f"{name}{separator}x", "u7"), (name, f"x{separator}u7"), (f"u7{separator}{name}", "x")]
-    return [stage.caller(project=project, user=user) for project, user in pairs]
-
-
-def _read_all(stage: Stage, caller: Caller) -> None:
-    if "list" in stage.claims:
-        stage.facts(caller)
-    if "search" in stage.claims:
-        stage.search(caller, "desk number")
-    stage.messages(caller)
-
-
-@rule("users.id-not-in-prompt")
-def test_a_users_id_stays_out_of_every_prompt(stage: Stage) -> None:
-    for caller in stage.callers(2):
-        stage.add(caller, f"Their desk is number {stage.canary()}.")
-        stage.turn(caller, f"My locker code is {stage.canary()}.")
-        stage.turn(caller, "What do you know of me?", via="stream" if "stream" in stage.claims else "run")
-
-
-@rule("users.id-not-in-prompt", options={"recall": True, "summary": True, "window": 2})
-def test_a_users_id_stays_out_of_recall_and_summaries(stage: Stage) -> None:
-    stage.needs("recall|summary")
-    alice = stage.caller()
-    for number in range(4):
-        stage.turn(alice, f"Item {number} on my list is {stage.canary()}.")
-    stage.turn(alice, "Which items are on my list?")
-
-
-# Records
-
-
-@rule("users.foreign-record-untouchable", needs=("list", "update", "forget"))
-def test_whoever_names_anothers_record_changes_nothing(stage: Stage) -> None:
-    alice, bob = stage.callers(2)
-    record = stage.add(alice, f"Their desk is number {stage.canary()}.")
-    stage.add(bob, f"Their desk is number {stage.canary()}.")
-    stage.get(alice, record)
-    for attempt in ("get", "update", "forget"):
-        stage.facts(alice)
-        _name(stage, bob, record, attempt)
-        stage.facts(alice)
-        stage.get(alice, record)
-    stage.turn(alice, "Where is my desk?")
-    stage.update(alice, record, f"Their desk is number {stage.canary()}.")
-    stage.facts(alice)
-
-
-def _name(stage: Stage, caller: Caller, record: str, attempt: str) -> None:
-    match attempt:
-        case "get":
-            stage.get(caller, record)
-        case "update":
-            stage.update(caller, record, f"Their desk is number {stage.canary()}.")
-        case "forget":
-            stage.forget(caller, record)
-
-
-@rule("users.empty-id-reads-nothing")
-def test_an_empty_id_reads_and_forgets_nothing(stage: Stage) -> None:
-    stage.needs("list|search")
-    alice, nobody = stage.caller(), Caller(agent=stage.agent)
-    stage.add(alice, f"Their desk is number {stage.canary()}.")
-    _read_all(stage, alice)
-    _read_all(stage, nobody)
-    if stage.disposable and "forget" in stage.claims:
-        stage.forget(nobody)
-    if stage.fresh:
-        stage.add(nobody, f"Their desk is number {stage.canary()}.")
-    for caller in (nobody, alice):
-        _read_all(stage, caller)
-    stage.turn(alice, "Where is my desk?")
-
-
-@rule("users.forget-one-leaves-others", needs=("facts",))
-@pytest.mark.parametrize("verb", ["forget", "erase"])
-def test_forgetting_one_user_leaves_the_others_as_they_were(stage: Stage, verb: str) -> None:
-    stage.needs(verb)
-    alice, bob, carol = stage.callers(3)
-    shared = f"The meeting is in room {stage.canary()}."
-    for caller in (alice, bob, carol):
-        stage.add(caller, shared)
-        stage.add(caller, f"Their desk is number {stage.canary()}.")
-        stage.turn(caller, f"My locker code is {stage.canary()}.")
-    for caller in (alice, carol):
-        stage.turn(caller, "What do you know of me?")
-        _read_all(stage, caller)
-    if verb == "erase":
-        stage.erase(bob)
-    else:
-        stage.forget(bob)
-    for caller in (alice, carol):
-        _read_all(stage, caller)
-        stage.turn(caller, "What do you know of me?")

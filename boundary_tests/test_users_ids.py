@@ -17,14 +17,14 @@ _FAMILIES = list(families("x"))
 def _named(stage: Stage, *groups: str) -> list[Caller]:
     name = stage.caller().user.partition("@")[0]
     ids = [user for group, users in families(name).items() for user in users if not groups or group in groups]
-    return [stage.caller(user=user) for user in ids]
+    return [stage.named(user) for user in ids]
 
 
 @rule("users.own-memory-recalled")
 def test_an_owner_with_an_awkward_id_is_shown_their_own(stage: Stage) -> None:
     stage.needs("conv|learn|facts")
     for user in awkward(stage.caller().user.partition("@")[0]):
-        caller, word = stage.caller(user=user), stage.canary()
+        caller, word = stage.named(user), stage.canary()
         told = stage.turn(caller, f"My locker code is {word}.", expect=OK_OR_REFUSED)
         if told.outcome is Outcome.OK:
             asked = stage.turn(caller, "What is my locker code?")
@@ -95,14 +95,14 @@ def test_an_id_that_is_a_pattern_is_one_user(stage: Stage) -> None:
     for caller in matching:
         _as_pattern(stage, caller)
     for caller in (stage.caller(), alice):
-        stage.turn(caller, "What do you know of me?")
+        stage.turn(caller, "What is my locker code, and where is my desk?")
     if "list" in stage.claims:
         stage.facts(alice)
 
 
 def _matching(stage: Stage, alice: Caller) -> list[Caller]:
     """Callers whose ids are patterns that match hers; other scripts have them too, so they start with nothing."""
-    callers = [stage.caller(user=user) for user in patterns(alice.user)]
+    callers = [stage.named(user) for user in patterns(alice.user)]
     for caller in callers if stage.disposable else []:
         if "erase" in stage.claims:
             stage.erase(caller)
@@ -112,9 +112,9 @@ def _matching(stage: Stage, alice: Caller) -> list[Caller]:
 
 
 def _as_pattern(stage: Stage, caller: Caller) -> None:
-    told = stage.turn(caller, f"What do you know of me? I am {stage.canary()}.", expect=OK_OR_REFUSED)
+    told = stage.turn(caller, f"My locker code is {stage.canary()}.", expect=OK_OR_REFUSED)
     if told.outcome is Outcome.OK:
-        stage.turn(caller, "Who am I?")
+        stage.turn(caller, "What is my locker code?")
 
 
 @rule("users.wildcard-is-not-a-user", needs=("facts", "list", "forget"))

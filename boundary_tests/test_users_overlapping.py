@@ -52,7 +52,7 @@ def _meet(stage: Stage, point: Point, callers: Sequence[Caller]) -> None:
         if stage.history().unreached_holds:
             break  # turns that wait for each other have one order
     for caller in callers:
-        asked = stage.turn(caller, "What have I told you?")
+        asked = stage.turn(caller, "What is my bicycle?")
         stage.expect("users.concurrent-turns-apart", asked, words[caller], why="they said so in their turn before")
 
 

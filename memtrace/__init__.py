@@ -6,10 +6,26 @@
 
     memtrace.instrument(my_memory, read="get_context", write="add_turn")
     memtrace.instrument(client.chat.completions, model_call="create")
+    memtrace.configure(service="pet-shop", endpoint="http://collector:4317")
 """
 
+from typing import TYPE_CHECKING, Any
+
 from memtrace.model import Scope
+from memtrace.redaction import Policy
 from memtrace.tracing import model_call, read, turn, write
 from memtrace.wrapping import instrument, traced
 
-__all__ = ["Scope", "instrument", "model_call", "read", "traced", "turn", "write"]
+if TYPE_CHECKING:
+    from memtrace.export import configure
+
+__all__ = ["Policy", "Scope", "configure", "instrument", "model_call", "read", "traced", "turn", "write"]
+
+
+def __getattr__(name: str) -> Any:
+    """`configure` needs the SDK, which is loaded for those who call it."""
+    if name == "configure":
+        from memtrace.export import configure
+
+        return configure
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -86,6 +86,11 @@ def own(provider: TracerProvider) -> None:
     _OWNED.add(provider)
 
 
+def disown(provider: TracerProvider) -> None:
+    """Take the mark back: no content and no raw id from now on."""
+    _OWNED.discard(provider)
+
+
 def owned(provider: TracerProvider) -> bool:
     """Whether it was marked as memtrace's."""
     return provider in _OWNED

@@ -1,36 +1,67 @@
-"""The command line: parsing only. The suite and the proofs are run by name, in a child Python."""
+"""The command line: parsing only. The suite, the proofs and the gallery are reached by name, in a Python of their own."""
 
 from __future__ import annotations
 
 import argparse
-import subprocess
+import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final, NoReturn
 
-from memtrace.errors import MemtraceError
+from memtrace.errors import MemtraceError, UsageError
 
-MISUSE = 4
+INTERRUPTED: Final = 2
+MISUSE: Final = 4
+EXTRAS: Final = {
+    "reference": ("httpx", "numpy", "usearch"),
+    "suite": (
+        "anyio", "httpx", "hypothesis", "msgspec", "numpy", "opentelemetry.sdk", "pytest", "starlette", "usearch",
+        "uvicorn",
+    ),
+}  # fmt: skip
+"""What an extra of the distribution installs, as modules."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status says how it went (4: misuse)."""
-    options = _parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = options.run
+    """Run a command; the exit status says how it went (2: interrupted, 4: misuse)."""
     try:
-        return run(options)
+        status = _run(arguments)
+        sys.stdout.flush()
+        return status
     except MemtraceError as error:
         print(f"memtrace: {error}", file=sys.stderr)
         return MISUSE
+    except KeyboardInterrupt:
+        print("memtrace: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:
+        # Whoever read this has left; Python must not complain when it flushes what is left at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
+def _run(arguments: Sequence[str] | None) -> int:
+    options, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        raise UsageError(f"{options.command} does not know {unknown[0]!r} (see memtrace {options.command} --help)")
+    run: Callable[[argparse.Namespace], int] = options.run
+    return run(options)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Misuse is one line; argparse's own status for it, 2, is *interrupted* here."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="memtrace", description="See what an agent's memory does; hold it to its promises."
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser = _Parser(prog="memtrace", description="See what an agent's memory does; hold it to its promises.")
+    parser.add_argument("--version", action="version", version=f"memtrace {_version()}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     _check_command(commands.add_parser("check", help="run the boundary suite on a memory"))
     _prove_command(commands.add_parser("prove", help="run the proofs, on a memory or on the reference"))
     _rules_command(commands.add_parser("rules", help="list the rules, or show one rule's page"))
@@ -40,6 +71,32 @@ def _parser() -> argparse.ArgumentParser:
     _learn_command(commands.add_parser("learn", help="mine past turns of the reference memory for facts"))
     _power_command(commands.add_parser("power", help="run the suite on memories that are wrong on purpose"))
     return parser
+
+
+def _version() -> str:
+    try:
+        return version("memtrace-otel")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _need(extra: str) -> None:
+    """Raise `UsageError`, one line, where an extra was not installed."""
+    for module in EXTRAS[extra]:
+        if find_spec(module) is None:
+            raise UsageError(f"this needs {module.partition('.')[0]}, which is not here: pip install 'memtrace-otel[{extra}]'")
+
+
+def _become(module: str, *arguments: str) -> NoReturn:
+    """Become ``python -m module``: its signals, its output and its exit status are this command's own."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606  no shell is wanted
+
+
+def _given(**options: str | None) -> list[str]:
+    """Options that were given, as words of a command line."""
+    pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items() if value]
+    return [word for pair in pairs for word in pair]
 
 
 # check
@@ -55,6 +112,7 @@ def _check_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full-evidence", action="store_true", help="show whole prompts, not 80 characters around a word"
     )
+    parser.add_argument("--history", metavar="DIR", help="keep what each script recorded, for memtrace show")
     parser.add_argument("--json", metavar="FILE", help="write the ledger as JSON")
     parser.add_argument("--junit", metavar="FILE", help="write JUnit XML")
     parser.add_argument("--markdown", metavar="FILE", help="write the ledger as Markdown, for a job summary")
@@ -62,30 +120,19 @@ def _check_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "--no-header",
-        "--pyargs",
-        "boundary_tests",
-        "--memory",
-        options.memory,
-    ]
-    for rule in options.rule:
-        command += ["--rule", rule]
-    named = {
-        "--store": options.store,
-        "--ledger-json": options.json,
-        "--junitxml": options.junit,
-        "--ledger-markdown": options.markdown,
-    }
-    for option, value in named.items():
-        command += [option, value] if value else []
+    _need("suite")
+    from memtrace.harness.rules import as_glob
+
+    # The options of the project we are in are meant for its own tests; nor is a cache wanted among its files.
+    command = ["-q", "--no-header", "-o", "addopts=", "-p", "no:cacheprovider", "--pyargs", "boundary_tests"]
+    command += ["--memory", options.memory, *(word for rule in options.rule for word in ("--rule", as_glob(rule)))]
+    command += _given(
+        store=options.store, history=options.history, ledger_json=options.json, junitxml=options.junit,
+        ledger_markdown=options.markdown,
+    )  # fmt: skip
     command += ["--destructive"] if options.destructive else []
     command += ["--full-evidence"] if options.full_evidence else []
-    return subprocess.call(command)
+    _become("pytest", *command)
 
 
 # prove
@@ -100,40 +147,39 @@ def _prove_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model-url", help="an OpenAI-compatible base URL: let a real model answer")
     parser.add_argument("--model", help="the model to ask for there")
     parser.add_argument("--json", metavar="FILE", help="write claims, evidence and verdicts as JSON")
-    parser.add_argument("--replay", metavar="FILE", help="judge a saved history again, instead of running anything")
+    parser.add_argument("--replay", metavar="FILE", help="judge a saved report again, instead of running anything")
     parser.set_defaults(run=_prove)
 
 
 def _prove(options: argparse.Namespace) -> int:
-    command = [sys.executable, "-m", "proofs", *(str(number) for number in options.numbers), "--memory", options.memory]
-    named = {
-        "--store": options.store,
-        "--model-url": options.model_url,
-        "--model": options.model,
-        "--json": options.json,
-        "--replay": options.replay,
-    }
-    for option, value in named.items():
-        command += [option, value] if value else []
-    return subprocess.call(command)
+    _need("suite")
+    given = _given(
+        store=options.store, model_url=options.model_url, model=options.model, json=options.json, replay=options.replay
+    )
+    _become("proofs", *(str(number) for number in options.numbers), "--memory", options.memory, *given)
 
 
 # rules
 
 
 def _rules_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rule", nargs="?", help="a rule's id: show its page")
+    parser.add_argument(
+        "rule", nargs="?", default="*", help="a rule's id: show its page; a boundary or a glob: list its rules"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=_rules)
 
 
 def _rules(options: argparse.Namespace) -> int:
+    _need("suite")
     from memtrace.harness import pages
+    from memtrace.harness.rules import RULES, as_glob, matching
 
+    rules = matching(as_glob(options.rule))
     if options.json:
-        print(pages.as_json([options.rule] if options.rule else []))
+        print(pages.as_json(rules))
     else:
-        print(pages.page(options.rule) if options.rule else pages.listing())
+        print(pages.page(rules[0]) if options.rule in RULES else pages.listing(rules))
     return 0
 
 
@@ -149,21 +195,17 @@ def _adapter_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _adapter(options: argparse.Namespace) -> int:
-    from memtrace.errors import UsageError
-    from memtrace.harness.session import make_suite
-    from memtrace.harness.system import CAPABILITIES
+    _need("suite")
+    from memtrace.harness.vetting import capabilities, vet
 
     if options.action == "capabilities":
-        width = max(map(len, CAPABILITIES))
-        print("\n".join(f"{name:<{width}}  {capability.meaning}" for name, capability in CAPABILITIES.items()))
+        print(capabilities())
         return 0
     if not options.memory:
-        raise UsageError("memtrace adapter check: name a memory")
-    sys.path.insert(0, "")
-    with make_suite(options.memory) as suite:
-        claims = suite.probe()
-    print(f"{options.memory} can be judged; it claims {', '.join(sorted(claims))}")
-    return 0
+        raise UsageError("adapter check: name a memory, such as memory_under_test:make (memtrace init writes one)")
+    vetted = vet(options.memory)
+    print("\n".join(vetted.lines))
+    return 0 if vetted.fit else MISUSE
 
 
 def _init_command(parser: argparse.ArgumentParser) -> None:
@@ -176,17 +218,19 @@ def _init(options: argparse.Namespace) -> int:
 
     for path in write_first_files(options.directory):
         print(f"wrote {path}")
-    print("next: memtrace check memory_under_test:make")
+    there = "" if options.directory.resolve() == Path.cwd() else f"cd {options.directory} && "
+    print(f"next: {there}memtrace adapter check memory_under_test:make")
+    print(f"then: {there}memtrace check memory_under_test:make")
     return 0
 
 
 def _show_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a history, as JSON lines")
+    parser.add_argument("file", type=Path, help="a history, as memtrace check --history DIR keeps them")
     parser.set_defaults(run=_show)
 
 
 def _show(options: argparse.Namespace) -> int:
-    from memtrace.errors import UsageError
+    _need("suite")
     from memtrace.harness.history import History
     from memtrace.harness.showing import tree
 
@@ -204,7 +248,9 @@ def _learn_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", default="memory.db", help="where the facts are (default: memory.db)")
     parser.add_argument("--turns", default="turns.db", help="where past turns were kept (default: turns.db)")
     parser.add_argument("--agent", required=True, help="the agent whose turns are mined")
-    parser.add_argument("--model-url", required=True, help="an OpenAI-compatible base URL")
+    parser.add_argument(
+        "--model-url", required=True, help="an OpenAI-compatible base URL; the key is read from OPENAI_API_KEY"
+    )
     parser.add_argument("--model", required=True, help="the model that extracts facts")
     parser.add_argument(
         "--scope", choices=["agent", "user", "project"], default="agent", help="whose facts they become"
@@ -221,24 +267,30 @@ def _learn_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _learn(options: argparse.Namespace) -> int:
-    from memtrace.reference.learn_command import learn
+    _need("reference")
+    from memtrace.reference.learn_command import learn, told
 
-    print(learn(options))
-    return 0
+    mined = learn(
+        store=options.store, turns=options.turns, agent=options.agent, model_url=options.model_url,
+        model=options.model, scope=options.scope, scope_id=options.scope_id, project_id=options.project_id,
+        hours=options.window, max_traces=options.max_traces, personal=options.allow_personal, dry_run=options.dry_run,
+    )  # fmt: skip
+    print(told(mined, dry_run=options.dry_run))
+    return 1 if mined.failed else 0
 
 
 # power
 
 
 def _power_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rules", nargs="*", metavar="GLOB", help="only memories that break, or seem to break, such rules")
     parser.add_argument("--json", metavar="FILE", help="write the matrix as JSON")
     parser.set_defaults(run=_power)
 
 
 def _power(options: argparse.Namespace) -> int:
-    return subprocess.call(
-        [sys.executable, "-m", "memtrace.broken.power", *(["--json", options.json] if options.json else [])]
-    )
+    _need("suite")
+    _become("memtrace.broken.power", *options.rules, *_given(json=options.json))
 
 
 if __name__ == "__main__":

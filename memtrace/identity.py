@@ -18,11 +18,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-IdKind = Literal["user", "session", "conversation", "record", "agent", "scope"]
+IdKind = Literal["user", "session", "conversation", "record", "agent", "scope", "instance"]
 
 _KEY = "MEMTRACE_ID_KEY"
 _KEY_FILE = "MEMTRACE_ID_KEY_FILE"
 _LEAST = 32
+_DIGITS = 32
+_CHECK_DIGITS = 8
 
 
 class IdKeyWarning(UserWarning):
@@ -44,7 +46,19 @@ class IdKey:
         """32 hex digits for an id; the same for the same key, kind, tenant and value only."""
         lengths = b"".join(len(part.encode("utf-8", "surrogatepass")).to_bytes(4, "big") for part in (kind, tenant))
         message = lengths + f"{kind}{tenant}{value}".encode("utf-8", "surrogatepass")
-        return hmac.new(self.secret, message, hashlib.sha256).hexdigest()[:32]
+        digest = hmac.digest(self.secret, message, "sha256").hex()[: _DIGITS - _CHECK_DIGITS]
+        return digest + self._check(digest)
+
+    def made(self, text: str) -> bool:
+        """Whether a text is a digest of this key's: its last digits are a keyed check of the others.
+
+        So an exporter can tell a digest from any other hex digits, such as somebody's words in hex.
+        """
+        digest, check = text[:-_CHECK_DIGITS], text[-_CHECK_DIGITS:]
+        return len(text) == _DIGITS and text.isascii() and hmac.compare_digest(check, self._check(digest))
+
+    def _check(self, digest: str) -> str:
+        return hmac.digest(self.secret, b"memtrace digest check\0" + digest.encode(), "sha256").hex()[:_CHECK_DIGITS]
 
 
 def _configured() -> bytes | None:

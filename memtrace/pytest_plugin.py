@@ -6,7 +6,7 @@ It stays out of the way of other tests: without a test marked with a rule it doe
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from memtrace.harness.ledger import Ledger
+    from memtrace.harness.ledger import Entry, Ledger
     from memtrace.harness.session import Suite
     from memtrace.harness.stage import Stage
 
@@ -23,6 +23,7 @@ _SUITE: pytest.StashKey[Suite] = pytest.StashKey()
 _PROPERTY = "memtrace"
 _SYSTEM = "memtrace-system"
 _REPORTER = "memtrace-reporter"
+_SCRIPTS = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,16 +33,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--store", help="the URL of a store of yours; nothing destructive runs on it unless asked for")
     group.addoption("--rule", action="append", default=[], metavar="GLOB", help="only tests of rules that match")
     group.addoption("--destructive", action="store_true", help="let tests damage the store given with --store")
+    group.addoption("--scripts", type=_count, default=_SCRIPTS, metavar="N", help=f"random scripts (default: {_SCRIPTS})")
+    group.addoption("--scripts-seed", type=int, default=0, metavar="N", help="draw other random scripts (default: 0)")
+    group.addoption("--script", metavar="CODE", help="play one random script again, as a report names it")
     group.addoption("--full-evidence", action="store_true", help="show whole prompts, not 80 characters around a word")
+    group.addoption("--history", metavar="DIR", help="keep what each script recorded, for memtrace show")
     group.addoption("--ledger-json", metavar="FILE", help="write the ledger as JSON")
     group.addoption("--ledger-markdown", metavar="FILE", help="write the ledger as Markdown, for a job summary")
     parser.addini("memtrace_memory", "the system under test, unless --memory names one")
     parser.addini("memtrace_known", "rules known to be broken, one 'rule: issue URL' a line", type="linelist")
 
 
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise ValueError
+    return count
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and the reporter where there is a terminal to report to."""
     config.addinivalue_line("markers", "rule(*ids, needs, options): a script of these boundary rules")
+    config.addinivalue_line("markers", "invariants: a test that plays scripts of its own, judged by every invariant")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Reporter(config), _REPORTER)
 
@@ -53,15 +66,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         gone = [item for item in items if not any(fnmatchcase(rule, g) for rule in _rules(item) for g in globs)]
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]
-    if any(_rules(item) for item in items) and not config.getoption("collectonly"):
+    if any(_judged(item) for item in items) and not config.getoption("collectonly"):
         _open_suite(config)
 
 
 def _open_suite(config: pytest.Config) -> None:
     from memtrace.errors import MemtraceError
+    from memtrace.harness.keeping import prepare
     from memtrace.harness.session import make_suite
 
+    _try_to_write(config)
     try:
+        if directory := config.getoption("history"):
+            prepare(Path(directory))
         suite = make_suite(
             config.getoption("memory") or str(config.getini("memtrace_memory")),
             store_url=config.getoption("store") or "",
@@ -75,6 +92,17 @@ def _open_suite(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
 
 
+def _try_to_write(config: pytest.Config) -> None:
+    """Find out before anything runs, rather than when all has run, that a ledger cannot be written."""
+    for option in ("ledger_json", "ledger_markdown"):
+        if name := config.getoption(option):
+            try:
+                Path(name).parent.mkdir(parents=True, exist_ok=True)
+                Path(name).open("a").close()
+            except OSError as error:
+                raise pytest.UsageError(f"--{option.replace('_', '-')} {name}: {error.strerror}") from None
+
+
 def _known(config: pytest.Config) -> dict[str, str]:
     pairs = (line.partition(":") for line in config.getini("memtrace_known"))
     return {rule.strip(): url.strip() for rule, _, url in pairs}
@@ -83,6 +111,32 @@ def _known(config: pytest.Config) -> dict[str, str]:
 def _rules(item: pytest.Item) -> tuple[str, ...]:
     marker = item.get_closest_marker("rule")
     return marker.args if marker else ()
+
+
+def _judged(item: pytest.Item) -> bool:
+    return bool(_rules(item)) or item.get_closest_marker("invariants") is not None
+
+
+@pytest.fixture
+def memtrace_suite(request: pytest.FixtureRequest) -> Suite:
+    """What all scripts of a session share, for tests marked ``invariants``, which make stages of their own."""
+    if request.node.get_closest_marker("invariants") is None:
+        raise pytest.UsageError("the fixture 'memtrace_suite' is for tests marked with invariants")
+    return request.config.stash[_SUITE]
+
+
+@pytest.fixture
+def memtrace_findings(request: pytest.FixtureRequest, memtrace_suite: Suite) -> Callable[[Sequence[Entry]], None]:
+    """Call it with what the scripts of such a test said of the invariants."""
+    return lambda entries: _report(request.node, memtrace_suite, entries)
+
+
+def _report(item: pytest.Item, suite: Suite, entries: Sequence[Entry]) -> None:
+    """Findings travel with the test's report, also from an xdist worker."""
+    from memtrace.harness.reporting import dump_entries
+
+    item.user_properties.append((_PROPERTY, dump_entries(entries)))
+    item.user_properties.append((_SYSTEM, "\n".join((suite.memory, suite.version, suite.note))))
 
 
 @pytest.fixture
@@ -101,7 +155,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     marker = pyfuncitem.get_closest_marker("rule")
     if marker is None or "stage" not in pyfuncitem.funcargs:
         return None
-    from memtrace.harness.reporting import conclude, dump_entries
+    from memtrace.harness.keeping import keep
+    from memtrace.harness.reporting import conclude
     from memtrace.harness.session import Script
 
     suite = pyfuncitem.config.stash[_SUITE]
@@ -112,8 +167,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     }
     full = pyfuncitem.config.getoption("full_evidence")
     entries = suite.play(arguments["stage"], script, lambda: pyfuncitem.obj(**arguments), full=full)
-    pyfuncitem.user_properties.append((_PROPERTY, dump_entries(entries)))
-    pyfuncitem.user_properties.append((_SYSTEM, "\n".join((suite.memory, suite.version, suite.note))))
+    if directory := pyfuncitem.config.getoption("history"):
+        keep(arguments["stage"].history(), Path(directory), pyfuncitem.nodeid)
+    _report(pyfuncitem, suite, entries)
     conclude(entries)
     return True
 
@@ -149,14 +205,16 @@ class _Reporter:
         for text in texts:
             self._ledger.add(load_entries(str(text)))
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the ledger."""
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        """Print the ledger, or that there is none."""
         if self._ledger is not None:
             from memtrace.harness.reporting import table
 
             terminalreporter.write_sep("=", "memory boundaries")
             for line in table(self._ledger):
                 terminalreporter.write_line(line)
+        elif exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and (globs := self._config.getoption("rule")):
+            terminalreporter.write_line(f"no boundary test is a script of {', '.join(globs)}: nothing was judged")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -94,8 +94,18 @@ DIGEST_KEY_ID: Final = "memtrace.digest.key_id"
 AUTHOR: Final = "memtrace.author"
 FRESHNESS: Final = "memtrace.freshness"
 """Of curated facts: ``fresh``, ``stale`` or ``missing``."""
+WITHHELD: Final = "memtrace.withheld"
+"""How many things were withheld from a span on its way out."""
 
 # Metrics.
 OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
 DURATION_BUCKETS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Seconds; the boundaries the convention asks for."""
+WITHHELD_METRIC: Final = "memtrace.export.withheld"
+WITHHELD_REASON: Final = "memtrace.export.reason"
+WITHHELD_KEY: Final = "memtrace.export.key"
+"""The key or place something was withheld at, where it is one of OpenTelemetry's or ours; else ``other``."""
+EXPORT_SIGNAL: Final = "memtrace.export.signal"
+"""``spans``, ``logs`` or ``metrics``."""
+LOST_METRIC: Final = "memtrace.export.lost"
+"""Spans, log records and metrics that never reached a collector."""

@@ -114,6 +114,11 @@ class HistoryWriter:
         """The application reads what is kept."""
         self.add(FactsRead, op=op, caller=caller, texts=texts, query=query)
 
+    def stored(self, caller: Caller, *lines: Line) -> None:
+        """The application reads the conversation that is stored."""
+        found = tuple(map(_message, lines))
+        self.add(FactsRead, op="messages", caller=caller, texts=tuple(m.text for m in found), messages=found)
+
     def span(
         self, name: str, turn: str = "", *, trace: str = "1", span: str = "", parent: str = "", **more: Any
     ) -> None:

@@ -54,6 +54,11 @@ def scripts_of(module: ModuleType, rule: str = "") -> Iterator[tuple[str, Test, 
                 yield name + "".join(f"[{value}]" for value in arguments.values()), test, arguments
 
 
+def rules_of(test: Test) -> tuple[str, ...]:
+    """The rules that a boundary test is a script of."""
+    return tuple(_mark(test).args)
+
+
 def verdicts(entries: list[Entry]) -> dict[str, Verdict]:
     """The verdict on each rule."""
     return {entry.finding.rule: entry.finding.verdict for entry in entries}

@@ -10,6 +10,7 @@ from playing import accused, play, scripts_of
 import boundary_tests.test_users as scripts
 import boundary_tests.test_users_ids as ids
 import boundary_tests.test_users_overlapping as overlapping
+import boundary_tests.test_users_scopes as scopes
 from memtrace.broken import Exhibit, gallery
 from memtrace.harness.rules import RULES
 
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("serving")
 
 
 def found(memory: str, rule: str = "") -> Iterator[set[str]]:
-    for module in (scripts, ids, overlapping):
+    for module in (scripts, ids, overlapping, scopes):
         for _, test, arguments in scripts_of(module, rule):
             yield accused(play(test, memory, **arguments))
 

@@ -191,7 +191,7 @@ def test_whenever_a_turn_in_flight_is_overtaken_it_brings_nothing_back(lab, what
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in another process"])
 def test_a_turn_whose_user_was_erased_before_it_is_written_asks_no_model_and_shows_nothing_for_a_moment(lab, elsewhere):
-    learn, summarize, asked = MemoryModel(), MemoryModel("so far"), []
+    learn, summarize, asked = MemoryModel(), MemoryModel(""), []
 
     def embedder(texts):
         asked.extend(texts)
@@ -203,6 +203,7 @@ def test_a_turn_whose_user_was_erased_before_it_is_written_asks_no_model_and_sho
     turn = memory.open("alice")
     (full(lab) if elsewhere else memory).erase("alice")
     learn.prompts.clear(), summarize.prompts.clear(), asked.clear()
+    summarize.reply = "so far"
     seen = []
     look = store.__getattr__
 
@@ -256,6 +257,18 @@ def test_a_turn_in_flight_learns_nothing_in_a_scope_where_something_was_forgotte
     assert memory._turn_log.unmined(Scope(Level.AGENT, "shop"), agent="shop") == []
     say(memory, "alice", "I live in Lisbon")
     assert lab.facts("alice") == ["I live in Lisbon"]
+
+
+def test_a_window_that_a_turn_in_flight_wrote_too_late_is_not_kept_until_the_user_comes_again(lab):
+    store = Busy(lab.store)
+    memory = full(lab, location=store)
+    turn = memory.open("alice")
+    store.calls, store.at, store.act = 0, -1, lambda: full(lab).erase("alice")
+    turn.write("secretword", "secretword")
+    assert memory._windows.get(Key("", "alice")).turns == ()
+    assert memory._windows.get(Key("", "alice")).unsummarized == ()
+    [span] = lab.spans("memory.write.window")
+    assert (span.attributes["memory.action"], span.attributes["memory.count"]) == ("discarded", 0)
 
 
 def test_facts_of_a_turn_that_was_overtaken_are_not_stored_for_a_moment(lab):

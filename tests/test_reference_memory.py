@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import threading
 import uuid
 
@@ -14,6 +13,7 @@ from remembering import Lab, MemoryModel, ask, say, systems, window
 from memtrace.errors import StoreError, UsageError
 from memtrace.model import Author, Message
 from memtrace.reference import Memory
+from memtrace.reference.window import Conversation, Key, Turn
 
 pytestmark = pytest.mark.filterwarnings("ignore::memtrace.identity.IdKeyWarning")
 
@@ -134,15 +134,24 @@ def test_overlapping_turns_of_one_user_are_both_kept_whole(lab):
     assert window(memory.open("alice").read("hi")) == ["q2", "a2", "q1", "a1"]
 
 
-@pytest.fixture
-def eager_threads():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+def test_no_other_thread_comes_between_reading_and_writing_a_window(lab, monkeypatch):
+    windows = lab.memory()._windows
+    free = []
+
+    def probe():
+        free.append(windows._lock.acquire(blocking=False))
+
+    def get(key):
+        other = threading.Thread(target=probe)
+        other.start(), other.join()
+
+    monkeypatch.setattr(windows, "get", get)
+    turn, key = Turn("q", "a"), Key("", "alice")
+    windows.append(key, turn, ""), windows.remove(key, turn), windows.summarized(key, Conversation(), "")
+    windows.saved(key, Conversation())
+    assert free == [False] * 4
 
 
-@pytest.mark.usefixtures("eager_threads")
 def test_turns_of_many_threads_are_all_kept_whole(lab):
     memory = lab.memory(window=400)
     gate = threading.Barrier(4)

@@ -9,7 +9,8 @@ from remembering import Lab, MemoryModel, ask, say, user_scope
 
 from memtrace.errors import UsageError
 from memtrace.model import Level, Scope
-from memtrace.reference import Mined, TurnLog
+from memtrace.reference import Mined, PastTurn, TurnLog
+from memtrace.reference.turnlog import statement
 
 pytestmark = pytest.mark.filterwarnings("ignore::memtrace.identity.IdKeyWarning")
 AGENT = Scope(Level.AGENT, "shop")
@@ -113,6 +114,15 @@ def test_an_agent_fact_goes_when_too_few_are_left_who_said_it(lab, memory, let_g
     assert agent_facts(lab) == (["Fish is fresh.", "By hand."] if let_go == "forget it" else ["By hand."])
     memory.learn_offline()
     assert "noon" not in "".join(agent_facts(lab))
+
+
+def test_an_agent_fact_that_was_persisted_by_hand_since_stays(lab, memory):
+    for user in ("alice", "bob", "carol"):
+        say(memory, user, "The shop closes at noon.")
+    memory.learn_offline()
+    memory.persist("The shop closes at noon.", tier="global")
+    memory.erase("alice")
+    assert agent_facts(lab) == ["The shop closes at noon."]
 
 
 def test_a_fact_that_enough_others_still_say_stays(lab, memory):
@@ -264,7 +274,7 @@ def test_each_agent_and_project_has_turns_of_its_own(lab):
     for memory, word in ((one, "one"), (two, "two"), (far, "far")):
         for user in ("alice", "bob", "carol"):
             say(memory, user, f"It is {word}.")
-    assert one.learn_offline().facts == ("It is one.",)
+    assert one.learn_offline() == Mined(3, 0, ("It is one.",))
     assert one.learn_offline(agent="shop2").facts == ("It is two.",)
     assert agent_facts(lab, "shop2") == ["It is two."]
     assert far.learn_offline().facts == ("It is far.",)
@@ -286,3 +296,19 @@ def test_a_failed_turn_and_an_unresolved_one_are_not_logged(lab, memory):
     turn.write("anonymous", "ok")
     assert memory._turn_log.unmined(AGENT, agent="shop") == []
     assert b"anonymous" not in lab.raw()
+
+
+def test_nothing_of_a_turn_that_left_the_log_stays_in_its_file(lab):
+    log = TurnLog(lab.path / "turns.db")
+    turns = [log.add(PastTurn("", "shop", "alice", f"secretword {number}", 1.0)) for number in range(2)]
+    [first, _] = log.unmined(AGENT, agent="shop")
+    log.claim(first, AGENT), log.support(first, [statement("", "shop", "x")])
+    log.remove(turns[1])
+    assert b"secretword 1" not in lab.raw()
+    assert [(made.digest, left) for made, left in log.withdraw("", "alice")] == [(statement("", "", "x").digest, 0)]
+    assert b"secretword" not in lab.raw()
+    with log._database.transaction() as connection:
+        assert connection.execute("SELECT (SELECT count(*) FROM mined), (SELECT count(*) FROM said)").fetchone() == (
+            0,
+            0,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -336,3 +337,17 @@ def test_recall_with_learning_shows_each_text_once(lab, index):
     memory = lab.memory(recall=index, learn=MemoryModel(), window=0)
     say(memory, "alice", "I like fish")
     assert ask(memory, "alice", "I like fish").count("I like fish") == 1
+
+
+def test_nothing_of_a_deleted_user_stays_in_the_file_of_own_recall(lab):
+    """Texts and vectors of many sizes make SQLite move rows about, which leaves copies of them behind."""
+    index, chance = SqliteRecall(lab.path / "recall.db"), random.Random(0)
+    for number in range(200):
+        namespace, word = chance.choice([(ALICE, "secretword"), (BOB, "plainword")])
+        [kept] = index.add(namespace, [message(f"{word} {number} " * chance.randint(1, 60))])
+        if chance.random() < 0.9:
+            index.place(namespace, {kept: np.ones(chance.choice([64, 512]), dtype=np.float32)})
+    assert b"secretword" in lab.raw()
+    index.delete(ALICE)
+    assert b"secretword" not in lab.raw()
+    assert b"plainword" in lab.raw()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from types import SimpleNamespace
@@ -84,6 +85,7 @@ class _Agents:
     def __init__(self, env: Environment) -> None:
         _record(env)
         self._env = env
+        self._tls = ssl.create_default_context()
         self._window = int(env.options.get("window", 20))
         self._cap = int(env.options.get("cap", 200))
         self._max_users = int(env.options.get("max_users", 10_000))
@@ -161,7 +163,8 @@ class _Agents:
         )
 
     def _llm(self, model: str) -> LLMClient:
-        return LLMClient(provider="openai", model=model, base_url=self._env.model_url, api_key="any", max_retries=0)
+        # Without a context of its own the client loads all certificates at each call: most of a turn's time.
+        return LLMClient("openai", model, api_key="any", base_url=self._env.model_url, max_retries=0, verify=self._tls)
 
     def _tools(self) -> list[FunctionTool]:
         async def lookup(query: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from memtrace.broken import broken
 from memtrace.broken.tiny import Blocked, Key, Limit, Paused, TinyMemory
+from memtrace.broken.tiny_recall import Recalled, TinyRecall, by_distance
 from memtrace.broken.tiny_traffic import TinyTraffic
 from memtrace.model import Caller, Outcome, Reply
 
@@ -53,6 +55,15 @@ class ExtractorSeesAll(TinyMemory):
 
     def redacted(self, text: str) -> str:
         return super().redacted(text) if self.redacts else text
+
+
+@broken("turns.redaction-is-for-the-model")
+class EmbedsAddresses(TinyRecall):
+    """Redacts what its models are sent, and embeds what is asked as it is."""
+
+    def nearest(self, text: str, entries: Iterable[Recalled]) -> list[str]:
+        [vector] = self.env.embed([text])
+        return list(dict.fromkeys(entry.text for entry in by_distance(vector, entries)))
 
 
 # What is kept of a turn that ended well

@@ -12,6 +12,7 @@ from opentelemetry.trace import set_span_in_context
 from memtrace.broken import broken
 from memtrace.broken.tiny import Key, TinyMemory, tool_result
 from memtrace.broken.tiny_cancel import TinyCancel
+from memtrace.broken.tiny_recall import Recalled, TinyRecall
 from memtrace.broken.tiny_swarm import TinySwarm, reason_of
 from memtrace.broken.tiny_tools import TinyTools
 from memtrace.broken.tiny_traffic import TinyTraffic
@@ -126,6 +127,18 @@ class CachesResultsAsFacts(TinyTraffic):
         for message in self.traffic(text):
             if message["role"] == "tool":
                 self.put(key, str(message["content"]), source="learned")
+
+
+@broken("turns.tool-traffic-never-a-fact")
+class RecallsResults(TinyTraffic, TinyRecall):
+    """Puts every message of a turn into the index of recall, what its tools gave too."""
+
+    def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
+        super().write(caller, key, text, answer)
+        results = [str(message["content"]) for message in self.traffic(text) if message["role"] == "tool"]
+        if results and self.option("recall", False):
+            vectors = self.env.embed([self.redacted(result) for result in results])
+            self.index += [Recalled(key, said, vector) for said, vector in zip(results, vectors, strict=True)]
 
 
 @broken("turns.tool-traffic-not-replayed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -60,6 +61,25 @@ class WritesForTheCurrentUser(TinyMemory):
 
     def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
         super().write(caller, self.current or key, text, answer)
+
+
+class _InTasks(TinyMemory):
+    """Turns are coroutines, of which an event loop runs several."""
+
+    async def turn(self, caller: Caller, text: str) -> Reply:  # type: ignore[override]
+        return await asyncio.to_thread(super().turn, caller, text)
+
+
+@broken("users.concurrent-turns-apart", report="https://github.com/getzep/graphiti/issues/1842")
+class BindsItselfToTheLatest(_InTasks):
+    """Binds the one client that all tasks share to the user of the turn that began last."""
+
+    def resolve(self, caller: Caller) -> Key | None:
+        self.bound = super().resolve(caller)
+        return self.bound
+
+    def conversation(self, key: Key | None) -> list[dict[str, Any]]:
+        return super().conversation(key and self.bound)
 
 
 @broken("users.resolved-once-per-turn")

@@ -6,6 +6,7 @@ that holds the same words is memory too, but not conversation.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ EMAIL: Final = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]*\w")
 _OK: Final = 200
 _RESETS: Final = frozenset({"erase", "forget", "load"})
 """What an application may do to a conversation between two turns; afterwards nothing follows from what was before."""
+_LONGEST: Final = 10_000
+"""Longer utterances are looked for as they are."""
 _DECORATION: Final = 40
 """Characters that a replayed message may have more than the utterance, such as a time or a name."""
 
@@ -224,22 +227,37 @@ def marks(text: str) -> list[str]:
 
 
 def holds(text: str, words: str) -> bool:
-    """Whether a text holds an utterance, its e-mail addresses perhaps redacted."""
-    return bool(_as_sent(words.strip()).search(text))
+    """Whether a text holds an utterance, its e-mail addresses perhaps redacted, or quoted as JSON."""
+    return _found(text, words) is not None
 
 
 def replays(text: str, words: str) -> bool:
     """Whether a message is an utterance said again, perhaps with a little in front of it or behind."""
-    found = _as_sent(words.strip()).search(text) if words.strip() else None
+    found = _found(text, words) if words.strip() else None
     if found is None:
         return False
-    more = text[: found.start()].lstrip() + text[found.end() :].rstrip()
+    more = text[: found[0]].lstrip() + text[found[1] :].rstrip()
     return len(more) <= _DECORATION and "\n" not in more and not canaries_in(more)
+
+
+def _found(text: str, words: str) -> tuple[int, int] | None:
+    """Where in a text an utterance begins and ends."""
+    words = words.strip()
+    if (at := text.find(words)) >= 0:
+        return at, at + len(words)
+    match = _as_sent(words).search(text) if len(words) <= _LONGEST else None
+    return match.span() if match else None
 
 
 @lru_cache(maxsize=4096)
 def _as_sent(words: str) -> re.Pattern[str]:
-    return re.compile(r"[^\n]{1,60}?".join(map(re.escape, EMAIL.split(words))))
+    """Finds an utterance whose blanks, quotes and e-mail addresses may have been changed on the way."""
+    forms = dict.fromkeys((words, json.dumps(words)[1:-1], json.dumps(words, ensure_ascii=False)[1:-1]))
+    return re.compile("|".join(r"[^\n]{1,60}?".join(map(_loosely, EMAIL.split(form))) for form in forms))
+
+
+def _loosely(piece: str) -> str:
+    return r"\s+".join(map(re.escape, re.split(r"\s+", piece)))
 
 
 def listed(messages: Sequence[Message]) -> str:

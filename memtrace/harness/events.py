@@ -196,7 +196,8 @@ class Held(Event, frozen=True, kw_only=True, tag=True):
 class Expected(Event, frozen=True, kw_only=True, tag=True):
     """The script declared what a rule makes of a turn: ``canary`` is in its answer prompt ``times`` times.
 
-    ``times`` is ``some``, ``none``, or a number as text, counted in messages of the turn's first answer prompt.
+    ``times`` is ``some``, ``none``, or a number as text, counted in messages of the turn's first answer prompt. Without
+    a ``turn`` it is said of the read before: of its texts, and ``first`` means that the first of them holds the word.
     ``why`` says why, in words a report can show.
     """
 

@@ -234,6 +234,11 @@ class History:
         mine = self.identity(one)
         return mine is not None and mine == self.identity(other)
 
+    def name_of(self, caller: Caller) -> str:
+        """The id that tells this caller from others: their user, or in a system that knows no users their session."""
+        fields = self.opened.identity if self.opened else ("user",)
+        return str(getattr(caller, "user" if "user" in fields else fields[0]))
+
     def nameless(self, caller: Caller) -> bool:
         """Whether a caller who could be told has nothing but empty ids."""
         fields = self.opened.identity if self.opened else ("user",)

@@ -162,9 +162,7 @@ class LocalHost:
 
         return self._in_a_task(lane.loop, job) if overlap else lane.submit(job)
 
-    def _in_a_task(
-        self, loop: asyncio.AbstractEventLoop, job: Callable[[], Awaitable[Performed]]
-    ) -> Future[Performed]:
+    def _in_a_task(self, loop: asyncio.AbstractEventLoop, job: Callable[[], Awaitable[Performed]]) -> Future[Performed]:
         """A task of its own. Its future is done when the task is, not when the task was told to stop."""
         ended: Future[Performed] = Future()
 

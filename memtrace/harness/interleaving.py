@@ -9,8 +9,8 @@ from typing import Final
 
 from memtrace.harness.holds import Point
 from memtrace.harness.model_server import Step
-from memtrace.harness.stage import Stage, TurnResult
-from memtrace.model import Caller
+from memtrace.harness.stage import OK, Running, Stage, TurnResult
+from memtrace.model import Caller, Outcome
 
 _PATIENCE: Final = 0.5
 """Seconds to wait for a turn to come to a hold, or to its end; where a lawful system serialises turns, none does."""
@@ -18,11 +18,12 @@ _PATIENCE: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A turn to be run: who says what, and what the model answers."""
+    """A turn to be run: who says what, what the model answers, and how it may end."""
 
     caller: Caller
     text: str
     says: Sequence[str | Step] = ()
+    expect: tuple[Outcome, ...] = OK
 
 
 def interleave(stage: Stage, point: Point, lines: Sequence[Line], order: Sequence[int]) -> list[TurnResult]:
@@ -34,7 +35,7 @@ def interleave(stage: Stage, point: Point, lines: Sequence[Line], order: Sequenc
         holds, running = [], []
         for line in lines:
             holds.append(holding.enter_context(stage.hold(point)))
-            running.append(stage.start(line.caller, line.text, says=line.says))
+            running.append(_start(stage, line))
             if not holds[-1].reached(_PATIENCE):
                 break
         else:
@@ -42,5 +43,9 @@ def interleave(stage: Stage, point: Point, lines: Sequence[Line], order: Sequenc
                 holds[place].release()
                 if running[place].over(_PATIENCE):
                     running[place].result()
-    running += [stage.start(line.caller, line.text, says=line.says) for line in lines[len(running) :]]
+    running += [_start(stage, line) for line in lines[len(running) :]]
     return [stage.finished(turn) for turn in running]
+
+
+def _start(stage: Stage, line: Line) -> Running:
+    return stage.start(line.caller, line.text, says=line.says, expect=line.expect)

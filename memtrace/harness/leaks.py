@@ -137,6 +137,21 @@ def _resumed_by_another(history: History, leak: Leak) -> bool:
     )
 
 
+def _loaded(history: History, leak: Leak) -> bool:
+    """Out of a window that its owner had saved before, and whom it was shown to had loaded."""
+    files = list(history.of(FactWritten))
+    return any(
+        load.op == "load" and not load.error and load.at < leak.at and history.same(load.caller, leak.caller)
+        and any(_saved(history, save, leak.source) and save.at < load.at for save in files if save.file == load.file)
+        for load in files
+    )  # fmt: skip
+
+
+def _saved(history: History, save: FactWritten, source: Source | None) -> bool:
+    own = source is not None and history.same(source.caller, save.caller) and source.at < save.at
+    return save.op == "save" and bool(save.file) and own
+
+
 def _after_abandoned(history: History, leak: Leak) -> bool:
     """In the turn after a stream that was left before its end, of what was said in that stream."""
     turn = leak.call.turn if leak.call else None
@@ -193,12 +208,13 @@ def _record_named(history: History, leak: Leak) -> bool:
     return owner is not None and leak.source is not None and not history.same(owner, leak.source.caller)
 
 
-def _wildcard(_history: History, leak: Leak) -> bool:
-    return is_pattern(leak.caller.user) or (leak.source is not None and is_pattern(leak.source.caller.user))
+def _wildcard(history: History, leak: Leak) -> bool:
+    callers = (leak.caller, leak.source.caller) if leak.source else (leak.caller,)
+    return any(is_pattern(history.name_of(caller)) for caller in callers)
 
 
-def _similar(_history: History, leak: Leak) -> bool:
-    return leak.source is not None and similar(leak.caller.user, leak.source.caller.user)
+def _similar(history: History, leak: Leak) -> bool:
+    return leak.source is not None and similar(history.name_of(leak.caller), history.name_of(leak.source.caller))
 
 
 def _same_session(_history: History, leak: Leak) -> bool:
@@ -232,6 +248,7 @@ def _recalled(history: History, leak: Leak) -> bool:
 
 _BLAME: Final[tuple[tuple[str, Condition], ...]] = (
     ("turns.resume-belongs-to-its-caller", _resumed_by_another),
+    ("processes.window-round-trip", _loaded),
     ("turns.abandoned-leaves-no-context", _after_abandoned),
     ("users.resolved-once-per-turn", _context_changed),
     ("users.agent-facts-stay-with-agent", _other_agent),

@@ -205,12 +205,12 @@ def _other_project(history: History, owner: Caller, act: Act) -> bool:
     return history.can("project") and act.caller.project != owner.project
 
 
-def _pattern(_history: History, _owner: Caller, act: Act) -> bool:
-    return is_pattern(act.caller.user)
+def _pattern(history: History, _owner: Caller, act: Act) -> bool:
+    return is_pattern(history.name_of(act.caller))
 
 
-def _similar(_history: History, owner: Caller, act: Act) -> bool:
-    return similar(act.caller.user, owner.user)
+def _similar(history: History, owner: Caller, act: Act) -> bool:
+    return similar(history.name_of(act.caller), history.name_of(owner))
 
 
 def _forgotten(_history: History, _owner: Caller, act: Act) -> bool:

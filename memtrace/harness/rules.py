@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -69,9 +71,9 @@ _TABLE = (
     Rule("turns.input-and-answer", Kind.INVARIANT, "among user and assistant messages, a successful turn stores exactly the user's input and the final answer, in that order, once", ("turns", "conv"), "HB"),
     Rule("turns.recalled-next-turn", Kind.EXPECTATION, "what a successful turn stored is in the next prompt", ("turns", "conv"), "R"),
     Rule("turns.failed-writes-nothing", Kind.INVARIANT, "what only failed turns said is in no later prompt and no record: failing before, at and after the answer (an after-run step)", ("turns",), "HBR"),
-    Rule("turns.blocked-writes-nothing", Kind.INVARIANT, "likewise for turns a guardrail blocked, on the input or on the answer", ("turns", "guardrails"), "HBR"),
-    Rule("turns.limit-writes-nothing", Kind.INVARIANT, "likewise at the iteration limit", ("turns", "tools"), "HB"),
-    Rule("turns.paused-writes-nothing", Kind.INVARIANT, "likewise while paused for approval", ("turns", "resume"), "HB"),
+    Rule("turns.blocked-writes-nothing", Kind.INVARIANT, "what only turns said that a guardrail blocked, on the input or on the answer, is in no later prompt and no record", ("turns", "guardrails"), "HBR"),
+    Rule("turns.limit-writes-nothing", Kind.INVARIANT, "what only turns said that ended at the iteration limit is in no later prompt and no record", ("turns", "tools"), "HB"),
+    Rule("turns.paused-writes-nothing", Kind.INVARIANT, "what a turn said that is paused for an approval is in no other prompt and no record meanwhile", ("turns", "resume"), "HB"),
     Rule("turns.resumed-records-its-question", Kind.EXPECTATION, "a resumed or forked run stores the question it resumed, once, also from another process", ("resume",), "HB"),
     Rule("turns.resume-belongs-to-its-caller", Kind.SCENARIO, "a paused run resumed under another caller gives neither caller's memory to the other", ("resume", "ids"), "R"),
     Rule("turns.cancelled-whole-or-nothing", Kind.INVARIANT, "a cancelled or abandoned turn stores nothing or the whole turn, never half", ("stream|cancel",), "R"),
@@ -108,7 +110,7 @@ _TABLE = (
     Rule("users.forget-one-leaves-others", Kind.INVARIANT, "forgetting one user leaves every other user's records and conversation", ("forget", "ids"), "R"),
 
     Rule("authors.reply-never-a-fact", Kind.INVARIANT, "nothing but the extractor's judgement ever kept a model's words out of a user's facts: with an extractor that keeps all it is shown, none becomes a fact", ("learn",), "HBR"),
-    Rule("authors.tool-output-never-a-fact", Kind.INVARIANT, "nor tool output, retrieved documents, system prompt, injected memory, delegated or handed-off text", ("learn",), "BR"),
+    Rule("authors.tool-output-never-a-fact", Kind.INVARIANT, "no tool output, retrieved document, system prompt, injected memory, delegated or handed-off text becomes a fact of a user, even with an extractor that keeps all it is shown", ("learn",), "BR"),
     Rule("authors.no-relearning", Kind.INVARIANT, "recalled or injected memory is not stored again", ("learn",), "R"),
     Rule("authors.learned-is-marked", Kind.INVARIANT, "a learned fact is filed under the user it came from, with the declared confidence (reference 0.6), marked learned, linked to the run that taught it", ("learn", "list"), "HB", declared=True),
     Rule("authors.few-per-message", Kind.SCENARIO, "at most the declared number of facts per message (reference 10)", ("learn", "list"), "B", declared=True),
@@ -149,8 +151,27 @@ def find_rule(rule_id: str) -> Rule:
     """The rule of that id; `UsageError` names the nearest ids otherwise."""
     if rule_id in RULES:
         return RULES[rule_id]
-    near = [known for known in RULES if rule_id.rpartition(".")[2] in known] or list(RULES)[:5]
-    raise UsageError(f"there is no rule {rule_id!r}; near it: {', '.join(near[:5])} (all: memtrace rules)")
+    near = "".join(f", {known}" for known in _near(rule_id))
+    raise UsageError(f"there is no rule {rule_id!r}; {f'near it: {near[2:]}' if near else 'memtrace rules lists them'}")
+
+
+def _near(rule_id: str) -> list[str]:
+    """Ids that hold the last part of one that does not exist, or else that are spelled much like it."""
+    name = rule_id.rpartition(".")[2].strip("*?")
+    return [known for known in RULES if name and name in known][:5] or get_close_matches(rule_id, RULES, 3)
+
+
+def as_glob(text: str) -> str:
+    """The glob over ids that a boundary's name, an id or a glob stands for; `UsageError` where no rule matches it."""
+    glob = f"{text}.*" if any(rule.boundary == text for rule in RULES.values()) else text
+    if not matching(glob):
+        find_rule(text)
+    return glob
+
+
+def matching(glob: str) -> list[Rule]:
+    """The rules whose ids match a glob, in the order of the report."""
+    return [rule for rule in RULES.values() if fnmatchcase(rule.id, glob)]
 
 
 def rule(*ids: str, needs: Iterable[str] = (), options: Mapping[str, Any] | None = None) -> Callable[[_Test], _Test]:

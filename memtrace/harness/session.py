@@ -60,6 +60,7 @@ class Suite:
     known: Mapping[str, str] = field(default_factory=dict)
     allowed: dict[str, str] = field(default_factory=dict)
     upstream: Upstream | None = None
+    claims: frozenset[str] = frozenset()
     version: str = ""
     note: str = ""
     _server: ModelServer = field(default_factory=ModelServer)
@@ -102,7 +103,7 @@ class Suite:
             self.note = NOTE if isinstance(stage.system, StoreSystem) else ""
             for rule in [*self.allowed, *self.known]:
                 find_rule(rule)
-            claims = stage.claims
+            self.claims = claims = stage.claims
             if "turns" not in claims:
                 return claims
             turn = stage.turn(stage.caller(), "Hello.")
@@ -128,6 +129,8 @@ class Suite:
         except Exception as error:  # noqa: BLE001  a script that breaks off has decided nothing, whatever broke it
             crash = error
         stage.close()
+        if crash is not None and not script.rules:
+            raise crash
         return contextvars.copy_context().run(self._entries, stage.history(), script, unplayed, crash, full)
 
     def _entries(

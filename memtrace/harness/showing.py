@@ -56,7 +56,7 @@ def _origin(history: History, canary: str, before: int) -> str:
     if not sources:
         return "planted elsewhere"
     first = sources[0]
-    return f"{first.author} words ({first.way}) of {first.caller.user or 'everyone'}"
+    return f"{first.author} words ({first.way}{first.turn and f' {first.turn}'}) of {first.caller.user or 'everyone'}"
 
 
 def _other(event: FactWritten | ProcessStarted | ProcessEnded) -> str:

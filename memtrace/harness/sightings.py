@@ -134,6 +134,7 @@ def shown_own(history: History, caller: Caller, *, after: int, before: int = 1 <
     """
     return any(
         after < sighting.at < before
+        and (sighting.call is None or sighting.call.purpose == "answer")
         and history.same(sighting.caller, caller)
         and any(turn.ok and turn.ended < sighting.at for turn in sighting.said)
         for sighting in sightings(history)

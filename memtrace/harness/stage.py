@@ -329,6 +329,11 @@ class Stage(Actor):
         """So many of them."""
         return [self.caller(**fields) for _ in range(count)]
 
+    def named(self, name: str) -> Caller:
+        """A caller with this id: as their user, or in a system that knows no users as their session."""
+        identity = getattr(self.system, "identity", ("user",))
+        return self.caller(**{"user" if "user" in identity else identity[0]: name})
+
     def anonymous(self, why: Unresolved = Unresolved.NONE) -> Caller:
         """A caller whose user cannot be told."""
         return self.caller(user="", unresolved=why)
@@ -452,6 +457,10 @@ class Stage(Actor):
         """Declare how often a turn's first answer prompt holds a canary: ``some``, ``none``, or a number of times."""
         self.recorder.add(Expected, rule=rule, canary=canary, turn=turn.turn, times=times, why=why)
 
+    def expect_read(self, rule: str, canary: str, *, times: str = "some", why: str = "") -> None:
+        """Declare how many texts of the latest read hold a canary; ``first``: the first text does."""
+        self.recorder.add(Expected, rule=rule, canary=canary, times=times, why=why)
+
     def twins(self, rule: str, one: TurnResult, other: TurnResult) -> None:
         """Declare that a rule wants two turns to have sent the same prompts, as far as the system can tell them apart."""
         self.note("twins", {"rule": rule, "turns": [one.turn, other.turn]})
@@ -489,6 +498,12 @@ class Stage(Actor):
         self.recorder.add(Scanned, found=found)
         return found
 
+    def restart(self) -> OtherProcess:
+        """Close the system here, and go on in a fresh process; here it is opened again with the next verb."""
+        _ = self.host
+        self.close_system()
+        return self.process()
+
     def process(self) -> OtherProcess:
         """A second operating-system process that runs the same system on the same data."""
         from memtrace.harness.processes import Interpreters, spawn
@@ -503,7 +518,8 @@ class Stage(Actor):
         self, says: Sequence[str | Step], tool_returns: Sequence[str], blocks: str, fails: Point | None
     ) -> str:
         """Name a turn and set up what the model and the callbacks do in it."""
-        _ = self.host
+        if not self.methods:
+            self.open()
         turn = f"t{next(self._numbers)}-{self._run}"
         self.model.script(turn, says)
         self.callbacks.tool_returns(turn, tool_returns)

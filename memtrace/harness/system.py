@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +97,19 @@ OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What ``Environment.options`` may hold. A system ignores an option that its capabilities do not cover."""
+
+DECLARATIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "window": "messages of conversation that a prompt replays at most (int)",
+        "cap": "learned facts kept a user (int)",
+        "max_users": "windows kept (int)",
+        "per_message": "facts learned from one message at most (int)",
+        "confidence": "what a learned fact is filed with (float)",
+        "prompt_order": "the kinds of what a prompt holds, in order (list), of system, agent-facts, plane-facts, "
+        "user-facts, summary, recall, window, history, input",
+    }
+)
+"""What a system's ``declares`` may hold. A rule marked *declared* is not exercised where its value is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +199,8 @@ Factory = Callable[[Environment], Any]
 def load_factory(name: str, known: Mapping[str, str] = MappingProxyType({})) -> Factory:
     """The factory that ``name`` stands for: a name in ``known``, or ``package.module:factory``.
 
+    The module may be in the current directory, as it may for ``python -m``.
+
     Raises:
         UsageError: nothing of that name; the message names what would work.
     """
@@ -194,6 +210,9 @@ def load_factory(name: str, known: Mapping[str, str] = MappingProxyType({})) -> 
         raise UsageError(
             f"--memory {name!r} is unknown: give one of {', '.join(sorted(known)) or '(none)'}, or package.module:factory"
         )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -51,6 +51,8 @@ def _plain_exchanges(history: History, conversation: Conversation, view: View) -
 def _fault(view: View, kept_turn: Exchange, kept: Kept) -> str:
     """What is wrong with how an exchange is kept; where it is the oldest one shown it may have been trimmed."""
     turn, trimmed = kept_turn.turn, kept.answered[:1] == (0,) and not kept.asked
+    if aside := _aside(view, kept_turn):
+        return f"besides the final answer of turn {turn}, what the model said on the way to it is kept: {aside}"
     if len(kept.asked) > 1 or len(kept.answered) > 1:
         return f"turn {turn} is kept more than once"
     if kept.asked and not kept.answered:
@@ -59,8 +61,6 @@ def _fault(view: View, kept_turn: Exchange, kept: Kept) -> str:
         return f"the answer of turn {turn} is kept without its question"
     if kept.asked > kept.answered and not trimmed:
         return f"the answer of turn {turn} is kept in front of its question"
-    if aside := _aside(view, kept_turn):
-        return f"besides the final answer of turn {turn}, what the model said on the way to it is kept: {aside}"
     return ""
 
 

@@ -67,15 +67,13 @@ def _name(kind: str) -> str:
 
 
 def _system_prompt(history: History, call: Call) -> int | None:
-    """The place of the first system message that stands in every turn's prompt and holds nothing planted."""
-    others = [other.prompt.messages for other in _firsts(history) if other is not call]
-    if not others:
+    """The place of the system message that began the first prompt of all, where every prompt since has it."""
+    prompts = [other.prompt.messages for other in _firsts(history)]
+    if len(prompts) < 2 or not prompts[0]:
         return None
-    for number, message in enumerate(call.prompt.messages):
-        constant = message.author is Author.SYSTEM and all(message in messages for messages in others)
-        if constant and not canaries_in(message.text):
-            return number
-    return None
+    first = prompts[0][0]
+    constant = first.author is Author.SYSTEM and all(first in messages for messages in prompts)
+    return call.prompt.messages.index(first) if constant and not canaries_in(first.text) else None
 
 
 def _in_two_blocks(call: Call) -> set[str]:
@@ -102,7 +100,7 @@ def _kinds(history: History, call: Call, message: Message, word: str) -> frozens
     if message.author is not Author.SYSTEM:
         again = any(_replayed(history, source, message) for source in sources)
         return frozenset({"window", *({"recall"} & on)}) if again else frozenset()
-    kinds = [_block(source, on) for source in sources]
+    kinds = [_block(source, on if _speaks(history, call) else on | {"window"}) for source in sources]
     return frozenset().union(*kinds) if all(kinds) else frozenset()
 
 
@@ -115,9 +113,15 @@ def _block(source: Source, on: frozenset[str]) -> frozenset[str]:
             return frozenset({"user-facts"})
         case "plane", _:
             return frozenset({"plane-facts"})
-        case (("turn" | "reply" | "tool" | "call"), _):
+        case (("turn" | "reply"), _):
             return on
     return frozenset()
+
+
+def _speaks(history: History, call: Call) -> bool:
+    """Whether a conversation, if there is one, is replayed as messages, and not told in a block."""
+    earlier = call.prompt.messages[: own_input(history, call)]
+    return not history.can("conv") or any(message.author is Author.ASSISTANT for message in earlier)
 
 
 def _switched_on(history: History, at: int) -> frozenset[str]:

@@ -111,8 +111,9 @@ def _spans(history: History, turn: Turn) -> Iterator[SpanEnded]:
 
 
 def _foreign_resolve(history: History, turn: Turn) -> str:
-    asked = (event for event in history.of(CalledBack) if event.point == "resolve" and event.turn == turn.id)
-    other = next((event.given for event in asked if event.given != turn.caller.user), None)
+    resolved = (event for event in history.of(CalledBack) if event.point == "resolve" and event.turn == turn.id)
+    surely = (event.given for event in resolved if event.attribution == "exact")
+    other = next((user for user in surely if user != turn.caller.user), None)
     return f"was resolved as another caller, {other!r}" if other is not None else ""
 
 

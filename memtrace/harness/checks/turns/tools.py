@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from memtrace.harness.conversation import marks
+from memtrace.harness.conversation import marks, own_input
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, untested
 from memtrace.harness.history import Call, History, Turn
 from memtrace.harness.sightings import TRAFFIC, UNKEPT, Sighting, remembered, sightings, unlearned_traffic
@@ -17,8 +17,7 @@ from memtrace.model import Author, Message, Outcome
 def tool_traffic_never_a_fact(history: History) -> Judgement:
     """No word that only a tool call or its result held is in a fact or a recalled message."""
     for sighting in _traffic(history):
-        unlearned = unlearned_traffic(history, sighting.word, sighting.at)
-        if unlearned and (sighting.read is not None or _in_block(sighting)):
+        if _in_block_or_read(sighting) and unlearned_traffic(history, sighting.word, sighting.at):
             return sighting.accuse(f"{sighting.word} was tool traffic, and yet it became memory")
     return _with_control(history, _in_block_or_read)
 
@@ -52,7 +51,7 @@ def _in_block(sighting: Sighting) -> bool:
 
 
 def _in_block_or_read(sighting: Sighting) -> bool:
-    return _in_block(sighting) or (sighting.read is not None and sighting.read.op in ("facts", "search"))
+    return _in_block(sighting) or (sighting.read is not None and sighting.read.op != "messages")
 
 
 def _says(message: Message, word: str) -> bool:
@@ -98,7 +97,7 @@ def _unpaired(messages: Sequence[Message]) -> str:
 @check("turns.queued-writes-wait")
 def queued_writes_wait(history: History) -> Judgement:
     """What the model asks to remember or forget is done after its turn, before the next, and not if the turn failed."""
-    asked = [request for turn in history.turns.values() for request in _requests(turn)]
+    asked = [request for turn in history.turns.values() for request in _requests(history, turn)]
     seen = False
     for request in asked:
         if early := _early(history, request):
@@ -106,7 +105,7 @@ def queued_writes_wait(history: History) -> Judgement:
         following = _next(history, request.turn)
         if following is None:
             continue
-        if _in_memory(following, request.word) is not request.leaves:
+        if _in_memory(history, following, request.word) is not request.leaves:
             how = "had no effect" if request.turn.ok else "had an effect, although that turn did not end well"
             return accuse(following, f"{request} {how}", outline(following))
         seen = seen or (request.turn.ok and request.leaves)
@@ -133,21 +132,21 @@ class _Request:
         return f"{self.tool} of {self.word}, asked for in turn {self.turn},"
 
 
-def _requests(turn: Turn) -> Iterator[_Request]:
+def _requests(history: History, turn: Turn) -> Iterator[_Request]:
     for call in turn.answers if turn.ok or turn.outcome in UNKEPT - {Outcome.PAUSED} else ():
         for tool_call in call.tool_calls:
             for word in marks(tool_call.arguments):
-                new = tool_call.name == REMEMBER_TOOL and not _in_memory(call, word)
-                if new or (tool_call.name == FORGET_TOOL and _in_memory(call, word)):
+                known = _in_memory(history, call, word)
+                if tool_call.name == (FORGET_TOOL if known else REMEMBER_TOOL):
                     yield _Request(turn, call, tool_call.name, word)
 
 
 def _early(history: History, request: _Request) -> Call | None:
     """A prompt that shows the effect before the turn has ended."""
-    turn, before = request.turn, _in_memory(request.call, request.word)
+    turn, before = request.turn, request.tool == FORGET_TOOL
     meanwhile = (call for call in history.answers() if request.call.replied_at < call.at < turn.ended)
     mine = (call for call in meanwhile if call.turn is not None and history.same(call.turn.caller, turn.caller))
-    return next((call for call in mine if _in_memory(call, request.word) is not before), None)
+    return next((call for call in mine if _in_memory(history, call, request.word) is not before), None)
 
 
 def _next(history: History, turn: Turn) -> Call | None:
@@ -156,6 +155,8 @@ def _next(history: History, turn: Turn) -> Call | None:
     return next((other.answers[0] for other in later if history.same(other.caller, turn.caller)), None)
 
 
-def _in_memory(call: Call, word: str) -> bool:
-    """Whether a block of the prompt holds the word."""
-    return any(word in message.text.lower() for message in call.prompt.messages if message.author is Author.SYSTEM)
+def _in_memory(history: History, call: Call, word: str) -> bool:
+    """Whether a prompt holds the word, apart from what is said in its own turn."""
+    messages, own = call.prompt.messages, own_input(history, call)
+    blocks = [message for message in messages if message.author is Author.SYSTEM]
+    return any(word in message.text.lower() for message in [*messages[: own or 0], *blocks])

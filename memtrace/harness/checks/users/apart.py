@@ -56,27 +56,27 @@ def concurrent_turns_apart(history: History) -> Judgement:
 @check("users.similar-ids-apart")
 def similar_ids_apart(history: History) -> Judgement:
     """Callers whose ids look alike neither read, nor overwrite, nor delete what is each other's."""
-    rule = "users.similar-ids-apart"
-    return _kept_apart(history, rule, lambda one, other: similar(one.user, other.user), "no two ids look alike")
+    return _kept_apart(history, "users.similar-ids-apart", similar, "no two ids look alike")
 
 
 @check("users.wildcard-is-not-a-user")
 def wildcard_is_not_a_user(history: History) -> Judgement:
     """A caller whose id is a pattern is that caller, and nobody whom it matches."""
-    rule = "users.wildcard-is-not-a-user"
-    return _kept_apart(
-        history, rule, lambda one, other: is_pattern(one.user) != is_pattern(other.user), "no id is a pattern"
-    )
+    return _kept_apart(history, "users.wildcard-is-not-a-user", _one_is_a_pattern, "no id is a pattern")
 
 
-def _kept_apart(history: History, rule: str, alike: Callable[[Caller, Caller], bool], otherwise: str) -> Judgement:
+def _one_is_a_pattern(one: str, other: str) -> bool:
+    return is_pattern(one) != is_pattern(other)
+
+
+def _kept_apart(history: History, rule: str, alike: Callable[[str, str], bool], otherwise: str) -> Judgement:
     if found := blamed(history, rule):
-        who = f"{found[0].caller.user!r:.60}"
-        whose = f"{found[0].source.caller.user!r:.60}" if found[0].source else "nobody here"
+        who = f"{history.name_of(found[0].caller)!r:.60}"
+        whose = f"{history.name_of(found[0].source.caller)!r:.60}" if found[0].source else "nobody here"
         return accuse_leaks(found, f"the caller with the id {who} was shown what belongs to {whose}")
     if gone := lost(history, rule):
-        return gone[0].accuse(f"what belongs to {gone[0].owner.user!r:.60} is gone after {gone[0].act}")
-    concerned = [pair for pair in pairs(history) if alike(*pair)]
+        return gone[0].accuse(f"what belongs to {history.name_of(gone[0].owner)!r:.60} is gone after {gone[0].act}")
+    concerned = [pair for pair in pairs(history) if alike(*map(history.name_of, pair))]
     if not concerned:
         return untested(otherwise)
     return _held_for(history, (caller for pair in concerned for caller in pair))

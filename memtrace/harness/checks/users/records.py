@@ -81,7 +81,7 @@ def empty_id_reads_nothing(history: History) -> Judgement:
 def forget_one_leaves_others(history: History) -> Judgement:
     """After one user is forgotten every other is shown what they were shown before."""
     if gone := lost(history, "users.forget-one-leaves-others"):
-        return gone[0].accuse(f"what belongs to {gone[0].owner.user!r:.60} is gone after {gone[0].act}")
+        return gone[0].accuse(f"what belongs to {history.name_of(gone[0].owner)!r:.60} is gone after {gone[0].act}")
     if not any(event.op in FORGETTING for event in history.of(FactWritten)):
         return untested("nobody was forgotten")
     around = [found for found in comparisons(history) if found.before.words and _forgot(history, found)]

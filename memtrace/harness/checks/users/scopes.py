@@ -71,7 +71,8 @@ def id_not_in_prompt(history: History) -> Judgement:
     """No model is sent a user's id that nobody had said."""
     for call in history.calls:
         for user, form in _ids_in(history, call):
-            evidence = Evidence(f"the {call.purpose} prompt of turn {call.turn}", excerpt(call.prompt.text, form))
+            of_turn = f" of turn {call.turn}" if call.turn else ""
+            evidence = Evidence(f"the {call.purpose} prompt{of_turn}", excerpt(call.prompt.text, form))
             return accuse(call, f"a prompt holds the user id {user!r:.60}, which nobody had said", evidence)
     if not any(_unsaid(history)):
         return untested("no user has an id that could be told in a prompt")

@@ -1,0 +1,37 @@
+"""Between your process and the collector: what leaves is rebuilt from an allow-list (`memtrace.redaction`).
+
+::
+
+    memtrace.configure(service="pet-shop", names=["gpt-4o"], endpoint="http://collector:4317", local="record")
+
+or, beside a provider of one's own, ``provider.add_span_processor(BatchSpanProcessor(memtrace.export.otlp()))``, or with
+environment variables alone, ``OTEL_TRACES_EXPORTER=memtrace_otlp``.
+"""
+
+from memtrace.export.collector import OTLPLogs, OTLPMetrics, OTLPSpans, otlp, otlp_logs, otlp_metrics
+from memtrace.export.exporters import RedactingLogExporter, RedactingMetricExporter, RedactingSpanExporter
+from memtrace.export.pipeline import Pipeline, configure
+from memtrace.export.record import LocalRecord, RecentSpans, erase, recorded
+from memtrace.export.settings import default_policy
+from memtrace.export.withheld import losses, report
+
+__all__ = [
+    "LocalRecord",
+    "OTLPLogs",
+    "OTLPMetrics",
+    "OTLPSpans",
+    "Pipeline",
+    "RecentSpans",
+    "RedactingLogExporter",
+    "RedactingMetricExporter",
+    "RedactingSpanExporter",
+    "configure",
+    "default_policy",
+    "erase",
+    "losses",
+    "otlp",
+    "otlp_logs",
+    "otlp_metrics",
+    "recorded",
+    "report",
+]

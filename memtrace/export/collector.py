@@ -1,0 +1,120 @@
+"""OTLP to a collector, redacted: exporters to build in code, and the same as entry points.
+
+``OTEL_TRACES_EXPORTER=memtrace_otlp`` (likewise ``OTEL_LOGS_EXPORTER``, ``OTEL_METRICS_EXPORTER``) picks them, under
+``opentelemetry-instrument`` or any SDK that configures itself. The standard ``OTEL_EXPORTER_OTLP_*`` variables set
+endpoint, headers, time limits, compression and certificates.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from memtrace.errors import UsageError
+from memtrace.export.exporters import RedactingLogExporter, RedactingMetricExporter, RedactingSpanExporter
+from memtrace.export.settings import default_policy
+from memtrace.redaction import Policy
+
+GRPC: Final = "grpc"
+HTTP: Final = "http/protobuf"
+
+_EXPORTERS: Final = {
+    "traces": ("trace_exporter", "OTLPSpanExporter"),
+    "logs": ("_log_exporter", "OTLPLogExporter"),
+    "metrics": ("metric_exporter", "OTLPMetricExporter"),
+}
+_log = logging.getLogger("memtrace.export")
+
+
+def otlp(
+    *, endpoint: str = "", protocol: str = "", headers: Mapping[str, str] | None = None, policy: Policy | None = None
+) -> RedactingSpanExporter:
+    """Spans to a collector, redacted.
+
+    Args:
+        endpoint: its base URL, such as ``http://collector:4317``; by default as ``OTEL_EXPORTER_OTLP_*`` say.
+        protocol: ``grpc`` or ``http/protobuf``; by default as ``OTEL_EXPORTER_OTLP_PROTOCOL`` says, else ``grpc``.
+        headers: sent with every request.
+        policy: what may leave; by default the allow-list with the environment's names and id key.
+
+    Raises:
+        UsageError: there is no such protocol, or the ``[export]`` extra is not installed.
+    """
+    return RedactingSpanExporter(_plain("traces", endpoint, protocol, headers), policy or default_policy())
+
+
+def otlp_logs(
+    *, endpoint: str = "", protocol: str = "", headers: Mapping[str, str] | None = None, policy: Policy | None = None
+) -> RedactingLogExporter:
+    """Log records to a collector, redacted; as `otlp`."""
+    return RedactingLogExporter(_plain("logs", endpoint, protocol, headers), policy or default_policy())
+
+
+def otlp_metrics(
+    *, endpoint: str = "", protocol: str = "", headers: Mapping[str, str] | None = None, policy: Policy | None = None
+) -> RedactingMetricExporter:
+    """Metrics to a collector, redacted; as `otlp`."""
+    return RedactingMetricExporter(_plain("metrics", endpoint, protocol, headers), policy or default_policy())
+
+
+class OTLPSpans(RedactingSpanExporter):
+    """The entry point ``memtrace_otlp`` for spans."""
+
+    def __init__(self) -> None:
+        super().__init__(_plain("traces"), default_policy())
+
+
+class OTLPLogs(RedactingLogExporter):
+    """The entry point ``memtrace_otlp`` for log records."""
+
+    def __init__(self) -> None:
+        super().__init__(_plain("logs"), default_policy())
+
+
+class OTLPMetrics(RedactingMetricExporter):
+    """The entry point ``memtrace_otlp`` for metrics."""
+
+    def __init__(self) -> None:
+        super().__init__(_plain("metrics"), default_policy())
+
+
+def _plain(signal: str, endpoint: str = "", protocol: str = "", headers: Mapping[str, str] | None = None) -> Any:
+    """The SDK's own exporter for a signal."""
+    chosen = _protocol(signal, protocol)
+    module, name = _EXPORTERS[signal]
+    package = "grpc" if chosen == GRPC else "http"
+    try:
+        made = getattr(import_module(f"opentelemetry.exporter.otlp.proto.{package}.{module}"), name)
+    except ImportError as error:
+        raise UsageError(f"exporting over {chosen} needs: pip install 'memtrace-otel[export]'") from error
+    options: dict[str, Any] = {"headers": dict(headers)} if headers else {}
+    if endpoint:
+        if urlsplit(endpoint).scheme not in ("http", "https"):
+            raise UsageError(f"endpoint={endpoint!r} is no http:// or https:// URL")
+        options["endpoint"] = endpoint if chosen == GRPC else _signal_url(endpoint, signal)
+        if chosen == GRPC:
+            options["insecure"] = urlsplit(endpoint).scheme != "https"
+    return made(**options)
+
+
+def _protocol(signal: str, given: str) -> str:
+    if given:
+        if given not in (GRPC, HTTP):
+            raise UsageError(f"protocol={given!r} is neither {GRPC!r} nor {HTTP!r}")
+        return given
+    names = (f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    name = next((name for name in names if os.environ.get(name)), "")
+    chosen = os.environ[name].strip() if name else GRPC
+    if chosen not in (GRPC, HTTP):
+        _log.warning("%s is neither %s nor %s: %s is used", name, GRPC, HTTP, GRPC)
+        return GRPC
+    return chosen
+
+
+def _signal_url(endpoint: str, signal: str) -> str:
+    """A base URL gets the signal's path, as with the variable; a URL with a path is taken as it is."""
+    return endpoint if urlsplit(endpoint).path.strip("/") else f"{endpoint.rstrip('/')}/v1/{signal}"

@@ -1,0 +1,127 @@
+"""Exporters that let nothing past a policy: they rebuild what they are given, then hand it to another exporter.
+
+What cannot be rebuilt is dropped and counted, never handed on as it was. What the other exporter raises goes no further
+than a line that names its type: the message may quote what was exported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from memtrace.export.rebuilding import Rebuilder
+from memtrace.export.withheld import Tally, lost
+from memtrace.redaction import Policy
+
+SPANS: Final = "spans"
+LOGS: Final = "logs"
+METRICS: Final = "metrics"
+
+_log = logging.getLogger("memtrace.export")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class RedactingSpanExporter(SpanExporter):
+    """Hands spans on to ``exporter`` as ``policy`` lets them leave."""
+
+    def __init__(self, exporter: SpanExporter, policy: Policy) -> None:
+        self._exporter = exporter
+        self._policy = policy
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Rebuild and hand on."""
+        clean = _rebuilt(self._policy, spans, Rebuilder.span, SPANS)
+        return _handed_on(self._exporter.export, clean, SPANS, SpanExportResult.SUCCESS, SpanExportResult.FAILURE)
+
+    def shutdown(self) -> None:
+        """Shut the other exporter down."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Flush the other exporter."""
+        return self._exporter.force_flush(timeout_millis)
+
+
+class RedactingLogExporter(LogRecordExporter):
+    """Hands log records on to ``exporter`` as ``policy`` lets them leave."""
+
+    def __init__(self, exporter: LogRecordExporter, policy: Policy) -> None:
+        self._exporter = exporter
+        self._policy = policy
+
+    def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
+        """Rebuild and hand on."""
+        clean = _rebuilt(self._policy, batch, Rebuilder.log, LOGS)
+        success, failure = LogRecordExportResult.SUCCESS, LogRecordExportResult.FAILURE
+        return _handed_on(self._exporter.export, clean, LOGS, success, failure)
+
+    def shutdown(self) -> None:
+        """Shut the other exporter down."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Flush the other exporter, where it can be."""
+        flush = getattr(self._exporter, "force_flush", None)
+        return True if flush is None else bool(flush(timeout_millis))
+
+
+class RedactingMetricExporter(MetricExporter):
+    """Hands metrics on to ``exporter`` as ``policy`` lets them leave, at its temporality and aggregation."""
+
+    def __init__(self, exporter: MetricExporter, policy: Policy) -> None:
+        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # noqa: SLF001  the SDK's own way
+        self._exporter = exporter
+        self._policy = policy
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **options: Any) -> MetricExportResult:
+        """Rebuild and hand on."""
+        clean = _rebuilt(self._policy, [metrics_data], Rebuilder.metrics, METRICS)
+        success, failure = MetricExportResult.SUCCESS, MetricExportResult.FAILURE
+
+        def hand_on(batch: Sequence[MetricsData]) -> MetricExportResult:
+            return self._exporter.export(batch[0], timeout_millis=timeout_millis, **options)
+
+        return _handed_on(hand_on, clean, METRICS, success, failure)
+
+    def shutdown(self, timeout_millis: float = 30_000, **options: Any) -> None:
+        """Shut the other exporter down."""
+        self._exporter.shutdown(timeout_millis=timeout_millis, **options)
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """Flush the other exporter."""
+        return self._exporter.force_flush(timeout_millis)
+
+
+def _rebuilt(policy: Policy, batch: Sequence[T], rebuild: Callable[[Rebuilder, T], T], signal: str) -> list[T]:
+    tally = Tally()
+    rebuilder = Rebuilder(policy, tally)
+    clean = []
+    for item in batch:
+        try:
+            clean.append(rebuild(rebuilder, item))
+        except Exception as error:  # noqa: BLE001  telemetry never breaks the application, nor leaves unredacted
+            _log.warning("one of the %s could not be redacted (%s) and was dropped", signal, type(error).__name__)
+    lost(signal, len(batch) - len(clean))
+    tally.publish(signal)
+    return clean
+
+
+def _handed_on(export: Callable[[Sequence[T]], R], clean: Sequence[T], signal: str, success: R, failure: R) -> R:
+    if not clean:
+        return success
+    try:
+        result = export(clean)
+    except Exception as error:  # noqa: BLE001  telemetry never breaks the application
+        _log.warning("exporting %s failed: %s", signal, type(error).__name__)
+        result = failure
+    if result is not success:
+        lost(signal, len(clean))
+    return result

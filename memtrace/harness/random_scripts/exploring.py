@@ -1,0 +1,145 @@
+"""Playing many random scripts, and finding the smallest that breaks a rule."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
+
+from hypothesis import HealthCheck, Phase, find, settings
+from hypothesis.errors import NoSuchExample
+
+from memtrace.harness.history import History
+from memtrace.harness.ledger import Entry
+from memtrace.harness.random_scripts.drawing import scripts
+from memtrace.harness.random_scripts.lines import RandomScript, encode
+from memtrace.harness.random_scripts.playing import Player
+from memtrace.harness.session import Script, Suite
+from memtrace.model import Evidence, Verdict
+
+_SMALLER: Final = 80
+"""How many scripts are played in search of a smaller one, for each rule that was broken."""
+_TELLING: Final = (Verdict.VIOLATED, Verdict.INCONCLUSIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one random script showed.
+
+    Attributes:
+        script: the script.
+        entries: what it says of each invariant that bears on it.
+        astray: a turn that ended as it cannot, or ``""``.
+    """
+
+    script: RandomScript
+    entries: tuple[Entry, ...]
+    astray: str = ""
+
+    def breaks(self, rule: str) -> bool:
+        """Whether it breaks a rule."""
+        return rule in self.broken()
+
+    def broken(self) -> list[str]:
+        """The rules that it breaks."""
+        return [entry.finding.rule for entry in self.entries if entry.finding.verdict is Verdict.VIOLATED]
+
+
+@dataclass(slots=True)
+class Explorer:
+    """Plays random scripts on the system of a suite, each script once.
+
+    Attributes:
+        module: the test module that plays a script again.
+        full: show whole prompts.
+    """
+
+    suite: Suite
+    module: str
+    full: bool = False
+    _played: dict[RandomScript, Found] = field(default_factory=dict)
+
+    def explore(self, count: int, *, seed: int, first: int = 1) -> list[Found]:
+        """Play the random scripts of so many numbers, from ``first`` on; a number's is the same for the same seed.
+
+        In the first that breaks a rule, what is said of that rule is of the smallest script that was found to break it.
+        """
+        numbers = range(first, first + count)
+        found = {number: self.play(self.draw(number, seed), f"random script {number}") for number in numbers}
+        for rule in dict.fromkeys(rule for one in found.values() for rule in one.broken()):
+            number = next(number for number, one in found.items() if one.breaks(rule))
+            found[number] = _told_by(found[number], self._smallest(rule, found[number], number, seed), rule)
+        return list(found.values())
+
+    def draw(self, number: int, seed: int) -> RandomScript:
+        """The random script of a number."""
+        drawn: list[RandomScript] = []
+        with suppress(NoSuchExample):
+            self._search(lambda script: drawn.append(script) is not None, number, seed, Phase.generate)
+        return drawn[-1]
+
+    def _smallest(self, rule: str, first: Found, number: int, seed: int) -> Found:
+        """The smallest script that breaks a rule, as far as it was looked for."""
+        plays = iter(range(_SMALLER))
+
+        def breaks(script: RandomScript) -> bool:
+            known = script in self._played or next(plays, None) is not None
+            return known and self.play(script, first.entries[0].test).breaks(rule)
+
+        return self._played[self._search(breaks, number, seed, Phase.generate, Phase.shrink)]
+
+    def _search(
+        self, condition: Callable[[RandomScript], bool], number: int, seed: int, *phases: Phase
+    ) -> RandomScript:
+        """Hypothesis's search for a script. It tries the simplest of all, then the one of this number.
+
+        Further examples of the same search would be variations of that one.
+        """
+        how = settings(
+            max_examples=2, phases=phases, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        )
+        return find(scripts(self.suite.claims), condition, settings=how, random=Random(f"{seed}/{number}"))  # noqa: S311  no secrets
+
+    def play(self, script: RandomScript, name: str = "random script") -> Found:
+        """Play one script and judge it."""
+        if script not in self._played:
+            self._played[script] = self._play(script, name)
+        return self._played[script]
+
+    def _play(self, script: RandomScript, name: str) -> Found:
+        again = f"pytest --pyargs {self.module} --memory {shlex.quote(self.suite.memory)} --script {encode(script)}"
+        with self.suite.stage(name) as stage:
+            player = Player(stage, script)
+            try:
+                entries = self.suite.play(stage, Script((), name, again), player.play, full=self.full)
+            except Exception as error:
+                error.add_note("\n".join(["the script broke off:", *player.transcript.lines, f"again: {again}"]))
+                raise
+        lines = Evidence("the script", "\n".join(player.transcript.lines))
+        return Found(script, tuple(_explained(entries, lines)), _astray(stage.history()))
+
+
+def _explained(entries: Iterable[Entry], lines: Evidence) -> Iterable[Entry]:
+    """Entries that show the script where they say something against the system."""
+    for entry in entries:
+        finding = entry.finding
+        telling = replace(finding, evidence=(*finding.evidence, lines)) if finding.verdict in _TELLING else finding
+        yield replace(entry, finding=telling)
+
+
+def _told_by(one: Found, smaller: Found, rule: str) -> Found:
+    """The same, but for what is said of one rule."""
+    told = next(entry for entry in smaller.entries if entry.finding.rule == rule)
+    entries = [entry for entry in one.entries if entry.finding.rule != rule]
+    return replace(one, entries=(*entries, replace(told, test=one.entries[0].test)))
+
+
+def _astray(history: History) -> str:
+    if not history.surprises:
+        return ""
+    turn = history.surprises[0]
+    how = turn.outcome.value if turn.outcome else "open"
+    return f"turn {turn} ended {how}, which is not {' or '.join(turn.expected)}{f': {turn.error}' if turn.error else ''}"

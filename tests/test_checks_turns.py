@@ -1,0 +1,560 @@
+"""The checks of the turns boundary on the smallest histories that break and keep each rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import pytest
+from histories import ALICE, BOB, A, B, C, D, HistoryWriter, Line, call, result
+
+from memtrace.harness.events import CalledBack, Expected, Noted
+from memtrace.harness.history import History
+from memtrace.harness.judging import judge_rule
+from memtrace.harness.rules import RULES
+from memtrace.harness.system import CAPABILITIES
+from memtrace.model import Caller, Finding, ToolCall, Verdict
+
+ORDER = ["system", "agent facts", "user facts", "summary", "recall", "window", "input"]
+TURNS = [rule for rule in RULES if rule.startswith("turns.")]
+LOOKUP = ToolCall("1", "lookup", json.dumps({"query": f"shelf {C}"}))
+
+
+def writer(window: int = 20) -> HistoryWriter:
+    return HistoryWriter(*CAPABILITIES, window=window, prompt_order=ORDER)
+
+
+def judged(rule: str, history: History) -> Finding:
+    return judge_rule(history, RULES[f"turns.{rule}"], own=(f"turns.{rule}",))
+
+
+def verdict(rule: str, history: History) -> Verdict:
+    return judged(rule, history).verdict
+
+
+def talk(*prompt: Line, exact: bool = True, window: int = 20) -> History:
+    """One turn, asked A and answered B; then one that is sent this and ``Next?``."""
+    write = writer(window)
+    write.turn(ALICE, f"Where is {A}?", says=f"On {B}.")
+    write.turn(ALICE, "Next?", prompt=["system: Help.", *prompt, "user: Next?"], exact=exact)
+    return write.history()
+
+
+ASKED, ANSWERED = f"user: Where is {A}?", f"assistant: On {B}."
+
+
+@pytest.mark.parametrize("rule", TURNS)
+def test_a_history_in_which_nothing_happened_exercises_nothing(rule: str) -> None:
+    assert judge_rule(writer().history(), RULES[rule], own=(rule,)).verdict is Verdict.NOT_EXERCISED
+
+
+# What stands in the prompt
+
+
+def ordered(*blocks: str, exact: bool = True) -> History:
+    write = writer()
+    write.fact(ALICE, f"Badge {A}.")
+    write.fact(ALICE, f"Open until {B}.", scope="agent")
+    write.turn(ALICE, f"I am {C}.")
+    write.turn(ALICE, f"And {D}?", prompt=["system: Help.", *blocks, f"user: And {D}?"], exact=exact)
+    return write.history()
+
+
+USERS, AGENTS, SAID = f"system: User: {A}", f"system: Agent: {B}", f"user: I am {C}."
+
+
+def test_blocks_in_another_order_than_declared_are_a_violation() -> None:
+    found = judged("prompt-order", ordered(USERS, AGENTS, SAID))
+    assert found.verdict is Verdict.VIOLATED
+    assert f"{A} (user-facts) stands before {B} (agent-facts)" in found.reason
+    assert verdict("prompt-order", ordered(AGENTS, SAID, USERS)) is Verdict.VIOLATED
+    assert verdict("prompt-order", ordered(USERS, AGENTS, exact=False)) is Verdict.INCONCLUSIVE
+    assert verdict("prompt-order", ordered(AGENTS, USERS, SAID)) is Verdict.HELD
+    assert verdict("prompt-order", ordered(f"system: {B}\n{A}", SAID)) is Verdict.HELD
+    assert verdict("prompt-order", ordered()) is Verdict.INCONCLUSIVE
+
+
+def test_the_system_prompt_has_its_place_too() -> None:
+    write = writer()
+    write.fact(ALICE, f"Badge {A}.")
+    write.turn(ALICE, f"I am {C}.", prompt=["system: Help.", f"user: I am {C}."])
+    write.turn(ALICE, "And?", prompt=[USERS, "system: Help.", "user: And?"])
+    assert verdict("prompt-order", write.history()) is Verdict.VIOLATED
+
+
+def test_a_system_that_declares_no_order_is_not_judged_by_one() -> None:
+    write = HistoryWriter(*CAPABILITIES)
+    write.fact(ALICE, f"Badge {A}.")
+    write.turn(ALICE, f"I am {C}.", prompt=[f"user: I am {C}.", USERS])
+    assert verdict("prompt-order", write.history()) is Verdict.NOT_EXERCISED
+
+
+def asked(*prompt: Line, exact: bool = True) -> History:
+    write = writer()
+    write.turn(ALICE, f"Where is {A}?", prompt=prompt, exact=exact)
+    return write.history()
+
+
+def test_a_prompt_without_its_input_is_a_violation() -> None:
+    assert verdict("prompt-holds-its-input", asked("user: Hello.")) is Verdict.VIOLATED
+    assert verdict("prompt-holds-its-input", asked(ASKED, "assistant: There.")) is Verdict.VIOLATED
+    assert verdict("prompt-holds-its-input", asked("user: Hello.", exact=False)) is Verdict.INCONCLUSIVE
+    assert verdict("prompt-holds-its-input", asked(ASKED, "assistant: There.", ASKED)) is Verdict.HELD
+    assert verdict("prompt-holds-its-input", asked(f"user: Known: nothing.\n\nWhere is {A}?")) is Verdict.HELD
+
+
+def test_a_redacted_input_is_the_input() -> None:
+    write = writer()
+    write.turn(ALICE, f"I am a@example.com, {A}.", prompt=[f"user: I am [a redacted address], {A}."])
+    assert verdict("prompt-holds-its-input", write.history()) is Verdict.HELD
+
+
+# What is kept of a turn that ended well
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected", "reason"),
+    [
+        ([ASKED, ANSWERED], Verdict.HELD, ""),
+        ([f"user: [10:00] Where is {A}?", ANSWERED], Verdict.HELD, ""),
+        ([ANSWERED], Verdict.INCONCLUSIVE, "no prompt or read showed"),
+        ([], Verdict.INCONCLUSIVE, "no prompt or read showed"),
+        ([ASKED, ASKED, ANSWERED], Verdict.VIOLATED, "kept more than once"),
+        ([ASKED], Verdict.VIOLATED, "without its answer"),
+        (["user: Hello.", ANSWERED], Verdict.VIOLATED, "without its question"),
+        (["user: Hello.", ANSWERED, ASKED], Verdict.VIOLATED, "in front of its question"),
+    ],
+)
+def test_a_turn_is_kept_as_question_and_answer(prompt: Sequence[Line], expected: Verdict, reason: str) -> None:
+    found = judged("input-and-answer", talk(*prompt))
+    assert found.verdict is expected
+    assert reason in found.reason
+
+
+def test_a_guess_whose_prompt_it_was_accuses_nobody() -> None:
+    assert verdict("input-and-answer", talk(ASKED, ASKED, ANSWERED, exact=False)) is Verdict.INCONCLUSIVE
+
+
+def test_what_was_said_on_the_way_to_a_tool_is_no_answer() -> None:
+    def history(answer: str) -> History:
+        write = writer()
+        turn = write.begin(ALICE, f"Where is {A}?")
+        write.model(turn, [ASKED], says=f"Let me see, {D}.", calls=[LOOKUP])
+        write.model(turn, [ASKED, call("1"), result("1", "Here.")], says=f"On {B}.")
+        write.end(turn)
+        write.turn(ALICE, "Next?", prompt=[ASKED, f"assistant: {answer}", "user: Next?"])
+        return write.history()
+
+    found = judged("input-and-answer", history(f"Let me see, {D}. On {B}."))
+    assert (found.verdict, D in found.reason) == (Verdict.VIOLATED, True)
+    assert verdict("input-and-answer", history(f"On {B}.")) is Verdict.HELD
+
+
+def test_answers_that_two_turns_share_are_not_one_kept_twice() -> None:
+    write = writer()
+    for word in (A, C):
+        write.turn(ALICE, f"Where is {word}?", says=f"On {B}.")
+    lines = [ASKED, ANSWERED, f"user: Where is {C}?", ANSWERED]
+    write.turn(ALICE, "Next?", prompt=[*lines, "user: Next?"])
+    assert verdict("input-and-answer", write.history()) is Verdict.HELD
+
+
+def test_what_the_system_says_it_stores_is_looked_at_too() -> None:
+    def history(*stored: Line) -> History:
+        write = writer()
+        write.turn(ALICE, f"Where is {A}?", says=f"On {B}.")
+        write.turn(ALICE, "Next?")
+        write.stored(ALICE, *stored)
+        return write.history()
+
+    assert verdict("input-and-answer", history(ASKED, ANSWERED)) is Verdict.HELD
+    assert verdict("input-and-answer", history(ASKED, ANSWERED, ASKED)) is Verdict.VIOLATED
+
+
+def expecting(rule: str, times: str, *prompt: Line, exact: bool = True) -> History:
+    write = writer()
+    write.turn(ALICE, f"Where is {A}?", says=f"On {B}.")
+    turn = write.turn(ALICE, "Next?", prompt=[*prompt, "user: Next?"], exact=exact)
+    write.add(Expected, rule=f"turns.{rule}", canary=A, turn=turn, times=times, why="it was said")
+    return write.history()
+
+
+@pytest.mark.parametrize("rule", ["recalled-next-turn", "resumed-records-its-question"])
+def test_what_the_script_expects_of_a_prompt_decides(rule: str) -> None:
+    assert verdict(rule, expecting(rule, "some", ASKED)) is Verdict.HELD
+    assert verdict(rule, expecting(rule, "1", ASKED)) is Verdict.HELD
+    assert verdict(rule, expecting(rule, "some")) is Verdict.VIOLATED
+    assert verdict(rule, expecting(rule, "1", ASKED, ANSWERED, ASKED)) is Verdict.VIOLATED
+    assert verdict(rule, expecting(rule, "none", ASKED)) is Verdict.VIOLATED
+    assert verdict(rule, expecting(rule, "none")) is Verdict.INCONCLUSIVE
+    assert verdict(rule, expecting(rule, "some", exact=False)) is Verdict.INCONCLUSIVE
+    assert "it was said" in judged(rule, expecting(rule, "some")).reason
+
+
+def test_a_window_replays_the_newest_whole_turns_and_no_more() -> None:
+    def history(window: int, *prompt: Line, exact: bool = True) -> History:
+        write = writer(window)
+        write.turn(ALICE, f"Where is {A}?", says=f"On {B}.")
+        write.turn(ALICE, f"Who is {C}?", says=f"It is {D}.")
+        write.turn(ALICE, "Next?", prompt=[*prompt, "user: Next?"], exact=exact)
+        return write.history()
+
+    newest = [f"user: Who is {C}?", f"assistant: It is {D}."]
+    assert verdict("window-is-bounded", history(2, *newest)) is Verdict.HELD
+    assert verdict("window-is-bounded", history(20, ASKED, ANSWERED, *newest)) is Verdict.INCONCLUSIVE
+    for window, prompt, reason in (
+        (2, [ASKED, ANSWERED, *newest], "4 were replayed"),
+        (0, newest, "2 were replayed"),
+        (3, [ANSWERED, *newest], "in the middle of turn"),
+        (2, [ASKED, ANSWERED], "but not the newer"),
+    ):
+        found = judged("window-is-bounded", history(window, *prompt))
+        assert found.verdict is Verdict.VIOLATED
+        assert reason in found.reason
+    assert verdict("window-is-bounded", history(0, *newest, exact=False)) is Verdict.INCONCLUSIVE
+
+
+def grown(sizes: Sequence[int], lengths: Sequence[int]) -> History:
+    write = writer(window=2)
+    write.add(Noted, name="stored", value={"turns": 0, "bytes": sizes[0]})
+    write.turn(ALICE, f"Where is {A}?")
+    for turns, size, length in zip((1, 2), sizes[1:], lengths, strict=True):
+        turn = write.turn(ALICE, "Next?", prompt=[f"user: Where is {A}?" + "x" * length, "user: Next?"])
+        write.add(Noted, name="stored", value={"turns": turns, "bytes": size, "turn": turn})
+    return write.history()
+
+
+def test_bytes_and_prompts_that_grow_faster_than_the_turns_are_a_violation() -> None:
+    mega = 1_000_000
+    assert verdict("growth-is-linear", grown((mega, 2 * mega, 3 * mega), (0, 0))) is Verdict.HELD
+    assert verdict("growth-is-linear", grown((mega, 2 * mega, 4 * mega), (0, 0))) is Verdict.VIOLATED
+    assert verdict("growth-is-linear", grown((0, 0, 0), (100, 1000))) is Verdict.VIOLATED
+
+
+# What is kept of a turn that did not
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcome"),
+    [
+        ("failed-writes-nothing", "failed"),
+        ("blocked-writes-nothing", "blocked"),
+        ("limit-writes-nothing", "limit"),
+        ("paused-writes-nothing", "paused"),
+    ],
+)
+def test_nothing_is_kept_of_a_turn_that_did_not_end_well(rule: str, outcome: str) -> None:
+    def history(*prompt: Line, exact: bool = True, again: bool = False, facts: Sequence[str] = ()) -> History:
+        write = writer()
+        write.turn(ALICE, f"Where is {A}?", says=f"On {B}.")
+        write.turn(ALICE, f"I am {C}.", prompt=[ASKED, ANSWERED, f"user: I am {C}."], says=f"Hi {D}.", outcome=outcome)
+        if again:
+            write.turn(ALICE, f"I am {C}.", prompt=[ASKED, ANSWERED, f"user: I am {C}."], says=f"Hi {D}.")
+        write.turn(ALICE, "Next?", prompt=[*prompt, "user: Next?"], exact=exact)
+        write.read(ALICE, *facts)
+        return write.history()
+
+    question, answer = f"user: I am {C}.", f"assistant: Hi {D}."
+    assert verdict(rule, history(ASKED, ANSWERED)) is Verdict.HELD
+    assert verdict(rule, history(ASKED, ANSWERED, question)) is Verdict.VIOLATED
+    assert verdict(rule, history(ASKED, ANSWERED, answer)) is Verdict.VIOLATED
+    assert verdict(rule, history(ASKED, ANSWERED, facts=[f"They are {C}."])) is Verdict.VIOLATED
+    assert verdict(rule, history(ASKED, ANSWERED, question, exact=False)) is Verdict.INCONCLUSIVE
+    assert verdict(rule, history(ASKED, ANSWERED, question, answer, again=True)) is Verdict.HELD
+    assert verdict(rule, history()) is Verdict.INCONCLUSIVE
+
+
+def test_what_another_caller_is_shown_of_a_failed_turn_is_left_to_the_rules_about_leaks() -> None:
+    write = writer()
+    write.turn(ALICE, f"Where is {A}?", says=f"On {B}.")
+    write.turn(ALICE, f"I am {C}.", outcome="failed", prompt=[f"user: I am {C}."])
+    write.turn(BOB, "Next?", prompt=[f"user: I am {C}.", "user: Next?"])
+    write.turn(ALICE, "Next?", prompt=[ASKED, ANSWERED, "user: Next?"])
+    assert verdict("failed-writes-nothing", write.history()) is Verdict.HELD
+
+
+def test_a_resumed_run_is_kept_once_it_ended_well() -> None:
+    write = writer()
+    write.turn(ALICE, f"Where is {A}?", says=f"On {B}.")
+    paused = write.turn(ALICE, f"I am {C}.", prompt=[f"user: I am {C}."], outcome="paused")
+    write.turn(ALICE, "Next?", prompt=[ASKED, ANSWERED, "user: Next?"])
+    write.turn(ALICE, "", via="resume", of=paused, prompt=[ASKED, ANSWERED, f"user: I am {C}."])
+    write.turn(ALICE, "Next?", prompt=[ASKED, ANSWERED, f"user: I am {C}.", "assistant: Noted.", "user: Next?"])
+    assert verdict("paused-writes-nothing", write.history()) is Verdict.HELD
+
+
+# Resumed runs, streams
+
+
+def resumed_by(caller: Caller, *later: Line, outcome: str = "ok") -> History:
+    write = writer()
+    for who, word in ((ALICE, A), (BOB, B)):
+        write.turn(who, f"I am {word}.")
+    paused = write.turn(ALICE, f"Pay {C}.", prompt=[f"user: Pay {C}."], outcome="paused")
+    prompt = [f"user: Pay {C}."] if outcome == "ok" else None
+    write.turn(caller, "", via="resume", of=paused, prompt=prompt, outcome=outcome)
+    for who, word in ((ALICE, A), (BOB, B)):
+        write.turn(who, "Next?", prompt=[f"user: I am {word}.", *(later if who is BOB else ()), "user: Next?"])
+    return write.history()
+
+
+def test_a_run_resumed_by_another_caller_shows_them_nothing() -> None:
+    assert verdict("resume-belongs-to-its-caller", resumed_by(BOB)) is Verdict.VIOLATED
+    assert (
+        verdict("resume-belongs-to-its-caller", resumed_by(BOB, f"user: Pay {C}.", outcome="refused"))
+        is Verdict.VIOLATED
+    )
+    assert verdict("resume-belongs-to-its-caller", resumed_by(BOB, outcome="refused")) is Verdict.HELD
+    assert verdict("resume-belongs-to-its-caller", resumed_by(ALICE)) is Verdict.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("outcome", ["cancelled", "abandoned"])
+def test_a_turn_that_was_stopped_is_kept_whole_or_not_at_all(outcome: str) -> None:
+    def history(*prompt: Line, exact: bool = True) -> History:
+        write = writer()
+        write.turn(ALICE, f"Where is {A}?", says=f"On {B}.")
+        lines = [ASKED, ANSWERED, f"user: I am {C}."]
+        write.turn(ALICE, f"I am {C}.", prompt=lines, says=f"Hi {D}, how are you?", outcome=outcome, via="stream")
+        write.turn(ALICE, "Next?", prompt=[*prompt, "user: Next?"], exact=exact)
+        return write.history()
+
+    question, answer = f"user: I am {C}.", f"assistant: Hi {D}, how are you?"
+    for kept in ([ASKED, ANSWERED], [ASKED, ANSWERED, question, answer]):
+        assert verdict("cancelled-whole-or-nothing", history(*kept)) is Verdict.HELD
+    for half, reason in (
+        ([question], "its question is kept without its answer"),
+        ([answer], "its answer is kept without its question"),
+        ([f"assistant: Hi {D},"], "a part of its answer is kept"),
+        ([f"system: The user is {C}."], "what was learned from it is kept"),
+    ):
+        found = judged("cancelled-whole-or-nothing", history(ASKED, ANSWERED, *half))
+        assert found.verdict is Verdict.VIOLATED
+        assert reason in found.reason
+    assert verdict("cancelled-whole-or-nothing", history(question, exact=False)) is Verdict.INCONCLUSIVE
+    assert verdict("cancelled-whole-or-nothing", history()) is Verdict.INCONCLUSIVE
+
+
+def after_a_stream(*prompt: Line, trace: str = "2", resolved: str = BOB.user) -> History:
+    write = writer()
+    left = write.begin(ALICE, f"Where is {A}?", via="stream")
+    write.model(left, [ASKED], says=f"On {B}.")
+    write.span("turn", left, trace="1")
+    write.end(left, "abandoned")
+    turn = write.begin(BOB, f"I am {C}.")
+    write.add(CalledBack, point="resolve", turn=turn, attribution="exact", given=resolved, result=resolved)
+    write.model(turn, prompt or [f"user: I am {C}."])
+    write.span("turn", turn, trace=trace)
+    write.end(turn)
+    return write.history()
+
+
+def test_the_turn_after_a_stream_that_was_left_is_its_own() -> None:
+    assert verdict("abandoned-leaves-no-context", after_a_stream()) is Verdict.HELD
+    for bad, reason in (
+        (after_a_stream(trace="1"), "in the trace of that stream"),
+        (after_a_stream(resolved=ALICE.user), "resolved as another caller"),
+        (after_a_stream(ASKED), "holds what was said in that stream"),
+        (after_a_stream("user: Hello."), "was not sent its input"),
+    ):
+        found = judged("abandoned-leaves-no-context", bad)
+        assert found.verdict is Verdict.VIOLATED
+        assert reason in found.reason
+
+
+@pytest.mark.parametrize("rule", ["stream-equals-run", "retry-stores-once"])
+def test_twins_are_sent_the_same(rule: str) -> None:
+    def history(*prompt: Line, outcome: str = "ok", exact: bool = True) -> History:
+        write = writer()
+        one = write.turn(ALICE, "Next?", prompt=["system: It is 10:01.", ASKED, ANSWERED, "user: Next?"])
+        lines = ["system: It is 10:02.", *prompt, "user: Next?"]
+        other = write.turn(BOB, "Next?", prompt=lines, outcome=outcome, exact=exact)
+        write.add(Noted, name="twins", value={"rule": f"turns.{rule}", "turns": [one, other]})
+        return write.history()
+
+    assert verdict(rule, history(ASKED, ANSWERED)) is Verdict.HELD
+    assert verdict(rule, history(ASKED, f"assistant: Let me see. On {B}.")) is Verdict.VIOLATED
+    assert verdict(rule, history(ASKED, ASKED, ANSWERED)) is Verdict.VIOLATED
+    assert verdict(rule, history(ASKED, ASKED, ANSWERED, exact=False)) is Verdict.INCONCLUSIVE
+    assert verdict(rule, history(ASKED, ANSWERED, outcome="failed")) is Verdict.INCONCLUSIVE
+
+
+# Tools
+
+
+def with_tool(*prompt: Line, facts: Sequence[str] = (), exact: bool = True, shown: bool = False) -> History:
+    """A turn whose tool gave D, then one that is sent this, then a listing of facts."""
+    write = writer()
+    turn = write.begin(ALICE, f"Where is {A}?")
+    write.model(turn, [ASKED], says="", calls=[LOOKUP])
+    write.tool(turn, f"shelf {C}", f"Shelf {D}.")
+    write.model(turn, [ASKED, call("1", LOOKUP.arguments), result("1", f"Shelf {D}.")], says=f"On {B}.")
+    if shown:
+        write.model(turn, [f"user: Extract: Shelf {D}."], purpose="memory")
+    write.end(turn)
+    write.turn(ALICE, "Next?", prompt=[*prompt, "user: Next?"], exact=exact)
+    write.read(ALICE, *facts)
+    return write.history()
+
+
+def test_tool_traffic_never_becomes_a_fact_or_a_recalled_message() -> None:
+    known = f"system: Where is {A}?"
+    assert verdict("tool-traffic-never-a-fact", with_tool(known)) is Verdict.HELD
+    assert verdict("tool-traffic-never-a-fact", with_tool(known, facts=[f"Where is {A}?"])) is Verdict.HELD
+    assert verdict("tool-traffic-never-a-fact", with_tool(known, facts=[f"Shelf {D}."])) is Verdict.VIOLATED
+    assert verdict("tool-traffic-never-a-fact", with_tool(known, f"system: Shelf {D}.")) is Verdict.VIOLATED
+    assert verdict("tool-traffic-never-a-fact", with_tool(known, f"system: Asked {C}.")) is Verdict.VIOLATED
+    assert verdict("tool-traffic-never-a-fact", with_tool(f"system: {D}", exact=False)) is Verdict.INCONCLUSIVE
+    assert verdict("tool-traffic-never-a-fact", with_tool()) is Verdict.INCONCLUSIVE
+
+
+def test_what_the_memory_model_makes_of_tool_traffic_is_left_to_the_rule_about_learning() -> None:
+    history = with_tool(f"system: Where is {A}?", facts=[f"Shelf {D}."], shown=True)
+    assert verdict("tool-traffic-never-a-fact", history) is Verdict.HELD
+    assert judge_rule(history, RULES["authors.tool-output-never-a-fact"]).verdict is Verdict.VIOLATED
+
+
+def test_tool_traffic_of_an_earlier_turn_is_not_sent_again() -> None:
+    traffic = [call("1", LOOKUP.arguments), result("1", f"Shelf {D}.")]
+    assert verdict("tool-traffic-not-replayed", with_tool(ASKED, ANSWERED)) is Verdict.HELD
+    assert verdict("tool-traffic-not-replayed", with_tool(ASKED, *traffic, ANSWERED)) is Verdict.VIOLATED
+    assert verdict("tool-traffic-not-replayed", with_tool(ASKED, *traffic, exact=False)) is Verdict.INCONCLUSIVE
+    assert verdict("tool-traffic-not-replayed", with_tool()) is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ([ASKED, call("1"), result("1", "Here."), ANSWERED], Verdict.HELD),
+        ([ASKED, result("1", "Here."), ANSWERED], Verdict.VIOLATED),
+        ([ASKED, call("1"), ANSWERED], Verdict.VIOLATED),
+        ([ASKED, call("1"), result("2", "Here.")], Verdict.VIOLATED),
+        ([ASKED, call("1"), result("1", "Here."), result("1", "Here.")], Verdict.VIOLATED),
+    ],
+)
+def test_calls_and_results_come_in_pairs(prompt: Sequence[Line], expected: Verdict) -> None:
+    assert verdict("tool-pairs-intact", talk(*prompt)) is expected
+
+
+def test_a_guess_whose_prompt_it_was_accuses_nobody_of_a_lost_result() -> None:
+    assert verdict("tool-pairs-intact", talk(ASKED, call("1"), exact=False)) is Verdict.INCONCLUSIVE
+
+
+def queued(tool: str, *, early: bool = False, late: bool = False, ended: str = "ok", exact: bool = True) -> History:
+    """A turn in which the model asks a memory tool for A, which is in memory early (before its end) or late or both."""
+    write = writer()
+    write.fact(ALICE, f"Badge {A}.")
+    known = [f"system: {A}"]
+    before = known if tool == "forget" else []
+    turn = write.begin(ALICE, "Keep it in mind.")
+    asking = ToolCall("1", tool, json.dumps({"text": f"Badge {A}."}))
+    write.model(turn, [*before, "user: Keep it in mind."], says="", calls=[asking])
+    own = ["user: Keep it in mind.", call("1", asking.arguments, name=tool), result("1", "Queued.")]
+    write.model(turn, [*(known if early else []), *own], exact=exact)
+    write.end(turn, ended)
+    write.turn(ALICE, "Next?", prompt=[*(known if late else []), "user: Next?"])
+    return write.history()
+
+
+def test_what_the_model_remembers_is_there_after_its_turn_and_not_before() -> None:
+    assert verdict("queued-writes-wait", queued("remember", late=True)) is Verdict.HELD
+    assert verdict("queued-writes-wait", queued("remember", early=True, late=True)) is Verdict.VIOLATED
+    assert verdict("queued-writes-wait", queued("remember")) is Verdict.VIOLATED
+    assert verdict("queued-writes-wait", queued("remember", late=True, ended="failed")) is Verdict.VIOLATED
+    assert verdict("queued-writes-wait", queued("remember", ended="failed")) is Verdict.INCONCLUSIVE
+    assert verdict("queued-writes-wait", queued("remember", early=True, late=True, exact=False)) is Verdict.INCONCLUSIVE
+
+
+def test_what_the_model_forgets_is_gone_after_its_turn_and_not_before() -> None:
+    assert (
+        verdict("queued-writes-wait", queued("forget", late=True, early=True, ended="failed")) is Verdict.INCONCLUSIVE
+    )
+    assert verdict("queued-writes-wait", queued("forget", early=False)) is Verdict.VIOLATED
+    assert verdict("queued-writes-wait", queued("forget", early=True, late=True)) is Verdict.VIOLATED
+    assert verdict("queued-writes-wait", queued("forget", early=True, ended="failed")) is Verdict.VIOLATED
+
+
+# Other ways through a turn
+
+
+def handed_over(*prompt: Line, exact: bool = True) -> History:
+    write = writer()
+    turn = write.begin(ALICE, f"Where is {A}?", via="handoff")
+    handing = ToolCall("1", "handoff_to_expert", json.dumps({"reason": f"wants {C}"}))
+    write.model(turn, [ASKED], says="", calls=[handing])
+    write.model(turn, [ASKED, call("1", handing.arguments), result("1", f"wants {C}")], says=f"On {B}.")
+    write.end(turn)
+    write.turn(ALICE, "Next?", prompt=[*prompt, "user: Next?"], exact=exact)
+    return write.history()
+
+
+def test_a_handed_over_run_is_kept_once_without_its_hand_off() -> None:
+    assert verdict("handoff-recorded-once", handed_over(ASKED, ANSWERED)) is Verdict.HELD
+    assert verdict("handoff-recorded-once", handed_over(ASKED, ANSWERED, ASKED, ANSWERED)) is Verdict.VIOLATED
+    assert verdict("handoff-recorded-once", handed_over(ASKED, ANSWERED, f"user: wants {C}")) is Verdict.VIOLATED
+    assert verdict("handoff-recorded-once", handed_over()) is Verdict.VIOLATED
+    assert verdict("handoff-recorded-once", handed_over(exact=False)) is Verdict.INCONCLUSIVE
+
+
+def overlapped(*prompt: Line, second: str = "ok", exact: bool = True) -> History:
+    write = writer()
+    first = write.begin(ALICE, f"Where is {A}?")
+    write.model(first, [ASKED], says=f"On {B}.")
+    write.turn(ALICE, f"Who is {C}?", says=f"It is {D}.", outcome=second, prompt=[f"user: Who is {C}?"])
+    write.end(first)
+    write.turn(ALICE, "Next?", prompt=[*prompt, "user: Next?"], exact=exact)
+    return write.history()
+
+
+def test_overlapping_turns_are_both_kept_or_one_fails() -> None:
+    other = [f"user: Who is {C}?", f"assistant: It is {D}."]
+    assert verdict("overlapping-turns-both-kept", overlapped(ASKED, ANSWERED, *other)) is Verdict.HELD
+    assert verdict("overlapping-turns-both-kept", overlapped(*other, ASKED, ANSWERED)) is Verdict.HELD
+    assert verdict("overlapping-turns-both-kept", overlapped(ASKED, ANSWERED, second="failed")) is Verdict.HELD
+    assert verdict("overlapping-turns-both-kept", overlapped(ASKED, ANSWERED)) is Verdict.VIOLATED
+    assert verdict("overlapping-turns-both-kept", overlapped(*other, ASKED)) is Verdict.VIOLATED
+    assert verdict("overlapping-turns-both-kept", overlapped(exact=False)) is Verdict.INCONCLUSIVE
+
+
+# Redaction
+
+
+ADDRESS = f"{A}@example.com"
+
+
+def redacting(act: Callable[[HistoryWriter], object]) -> Verdict:
+    write = writer()
+    write.opened(tuple(CAPABILITIES), redaction=True)
+    write.turn(
+        ALICE, f"I am {ADDRESS}, {B}.", prompt=[f"user: I am [redacted], {B}."], says=f"Hi {C}@example.com, {D}."
+    )
+    act(write)
+    return verdict("redaction-is-for-the-model", write.history())
+
+
+def test_an_address_is_in_no_request() -> None:
+    turn = f"I am {ADDRESS}, {B}."
+    assert redacting(lambda write: None) is Verdict.HELD
+    for purpose in ("answer", "memory", "embedding"):
+        assert redacting(lambda write, p=purpose: write.model("t1", [f"user: {turn}"], purpose=p)) is Verdict.VIOLATED
+    assert redacting(lambda write: write.model("t1", [f"user: {turn}"], exact=False)) is Verdict.INCONCLUSIVE
+
+
+def test_memory_keeps_the_users_words_and_the_redacted_answer() -> None:
+    said, redacted = f"user: I am {ADDRESS}, {B}.", f"user: I am [redacted], {B}."
+    replied, answer = f"assistant: Hi {C}@example.com, {D}.", f"assistant: Hi [redacted], {D}."
+    assert redacting(lambda write: write.stored(ALICE, said, answer)) is Verdict.HELD
+    assert redacting(lambda write: write.stored(ALICE, redacted, answer)) is Verdict.VIOLATED
+    assert redacting(lambda write: write.stored(ALICE, said, replied)) is Verdict.VIOLATED
+
+
+def test_a_fact_written_by_hand_keeps_its_address() -> None:
+    def listed(*facts: str) -> Verdict:
+        def act(write: HistoryWriter) -> None:
+            write.fact(ALICE, f"They are {ADDRESS}.")
+            write.read(ALICE, *facts)
+
+        return redacting(act)
+
+    assert listed(f"They are {ADDRESS}.") is Verdict.HELD
+    assert listed("They are [redacted].") is Verdict.VIOLATED
+    assert listed("They are [redacted].", f"They are {ADDRESS}.") is Verdict.HELD

@@ -62,9 +62,11 @@ def test_a_process_killed_while_it_learns_leaves_whole_facts(stage: Stage) -> No
     doomed.turn(alice, "The weather is nice.")
     ask(doomed, stage, alice, "processes.facts-survive", word, why="it was learned")
     with stage.hold("memory") as held:
-        doomed.start(alice, f"I have moved from {stage.canary()} to {stage.canary()}.", expect=Outcome.KILLED)
+        text = f"I have moved from {stage.canary()} to {stage.canary()}."
+        learning = doomed.start(alice, text, expect=Outcome.KILLED)
         held.reached()
         doomed.kill()
+    learning.result()
     ask(stage, stage, alice, "processes.facts-survive", word, why="it was learned before the process was killed")
     if "list" in stage.claims:
         stage.facts(alice)

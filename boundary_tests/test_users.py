@@ -22,6 +22,7 @@ def test_an_owner_is_shown_again_what_they_said(stage: Stage) -> None:
     alice, bob = stage.callers(2)
     for caller in (alice, bob):
         word = stage.canary()
+        stage.turn(caller, "Hello.")
         stage.turn(caller, f"My locker code is {word}.")
         asked = stage.turn(caller, "What is my locker code?")
         stage.expect("users.own-memory-recalled", asked, word, why="they said so in the turn before")

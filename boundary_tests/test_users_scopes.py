@@ -13,12 +13,12 @@ _ALL = "What is my locker code, where is my desk, and when does the shop open?"
 
 @rule("users.agent-facts-stay-with-agent", needs=("agents",))
 def test_an_agents_facts_reach_its_own_callers_only(stage: Stage) -> None:
-    alice, bob = stage.callers(2)
+    alice = stage.caller()
     names = [stage.agent, f"{stage.agent}-eu", stage.agent.upper(), stage.agent[:-1]]
     for name in names:
         stage.add(_at(alice, name), f"The shop opens at {stage.canary()}.", scope="agent")
-    for caller in [_at(bob, name) for name in names]:
-        stage.turn(caller, "When does the shop open?")
+    for name in names:
+        stage.turn(stage.caller(agent=name), "When does the shop open?")
 
 
 @rule("users.agent-facts-stay-with-agent", needs=("agents", "facts"))

@@ -93,10 +93,9 @@ def _become(module: str, *arguments: str) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606  no shell is wanted
 
 
-def _given(**options: str | None) -> list[str]:
+def _given(**options: str | int | None) -> list[str]:
     """Options that were given, as words of a command line."""
-    pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items() if value]
-    return [word for pair in pairs for word in pair]
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value not in (None, "")]
 
 
 # check
@@ -108,6 +107,7 @@ def _check_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rule", action="append", default=[], metavar="GLOB", help="only rules that match; may be repeated"
     )
+    parser.add_argument("--scripts", type=int, metavar="N", help="how many random scripts to play as well")
     parser.add_argument("--destructive", action="store_true", help="let tests damage the store given with --store")
     parser.add_argument(
         "--full-evidence", action="store_true", help="show whole prompts, not 80 characters around a word"
@@ -127,7 +127,7 @@ def _check(options: argparse.Namespace) -> int:
     command = ["-q", "--no-header", "-o", "addopts=", "-p", "no:cacheprovider", "--pyargs", "boundary_tests"]
     command += ["--memory", options.memory, *(word for rule in options.rule for word in ("--rule", as_glob(rule)))]
     command += _given(
-        store=options.store, history=options.history, ledger_json=options.json, junitxml=options.junit,
+        store=options.store, scripts=options.scripts, history=options.history, ledger_json=options.json, junitxml=options.junit,
         ledger_markdown=options.markdown,
     )  # fmt: skip
     command += ["--destructive"] if options.destructive else []

@@ -141,6 +141,8 @@ def identifier(kind: IdKind) -> Shape:
     """An id: its keyed digest leaves, under the same key."""
 
     def shape(value: Any, policy: Policy) -> Any:
+        if value == "":
+            return value
         if policy.key is None or not isinstance(value, (str, int)):
             return None
         return policy.key.digest(kind, str(value), policy.tenant)

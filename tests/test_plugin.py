@@ -79,7 +79,7 @@ def test_a_leak_fails_with_the_prompt_around_the_word_and_the_command_to_see_it_
         "*the answer prompt of turn*",
         "*My locker code is zq*",
         "*where it came from*",
-        "*again: pytest --pyargs test_script -k test_a_stranger_gets_nothing --memory memories:Leaky",
+        "*again: pytest --pyargs test_script::test_a_stranger_gets_nothing --memory memories:Leaky",
         "*fix:   memtrace rules users.no-foreign-memory",
     ])  # fmt: skip
     assert "Traceback" not in result.stdout.str()

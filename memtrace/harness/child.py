@@ -78,7 +78,8 @@ class _Parent:
     @property
     def _client(self) -> httpx.Client:
         if self._made is None or self._pid != os.getpid():
-            self._made, self._pid = httpx.Client(timeout=30), os.getpid()
+            self._made = httpx.Client(timeout=30, trust_env=False, verify=False)  # noqa: S501  loopback, and not TLS
+            self._pid = os.getpid()
         return self._made
 
     def call(self, name: str, payload: Any) -> Any:
@@ -197,14 +198,18 @@ def _leave_at_last() -> None:
     last.start()
 
 
-def main() -> None:
-    """Serve as the child. Arguments: the descriptors of commands and of events, and the factory to import ahead."""
-    commands, events, factory = sys.argv[1:]
+def serve(commands: int, events: int, factory: str) -> None:
+    """Do what the commands on one descriptor say, telling on another, until there are no more.
+
+    ``factory`` is imported ahead.
+    """
     with suppress(UsageError):  # opening the system will say it again, to somebody who listens
         load_factory(factory)
-    with os.fdopen(int(commands)) as read, os.fdopen(int(events), "w") as write:
-        _Child(read, _Out(write)).serve()
+    with os.fdopen(commands) as read, os.fdopen(events, "w") as write:
+        out = _Out(write)
+        _Child(read, out).serve()
+        out.send({"bye": True})
 
 
 if __name__ == "__main__":
-    main()
+    serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -30,6 +30,7 @@ from memtrace.harness.events import (
     ModelCalled,
     ModelReplied,
     Opened,
+    ProcessEnded,
     SpanEnded,
     TurnEnded,
     TurnStarted,
@@ -279,12 +280,20 @@ class History:
             if isinstance(event, CalledBack) and event.point == "tool" and event.turn in self.turns:
                 caller = self.turns[event.turn].caller
                 yield Source(event.at, Author.TOOL, caller, "tool", event.turn), event.result
-            elif isinstance(event, FactWritten) and event.op in ("add", "update") and not event.error:
+            elif isinstance(event, FactWritten) and event.op in ("add", "update") and self._may_have_stored(event):
                 shared = {"agent": "agent", "project": "project", "workspace": "everyone"}.get(event.scope, "")
                 yield Source(event.at, Author.USER, event.caller, "fact", "", shared, event.record), event.text
             elif isinstance(event, Opened):
                 system_words = str(event.options.get("system_prompt", ""))
                 yield Source(event.at, Author.SYSTEM, Caller(), "system", "", "everyone"), system_words
+
+    def _may_have_stored(self, event: FactWritten) -> bool:
+        """It ended well, or its process was killed in the middle of it."""
+        return not event.error or event.process in self._killed
+
+    @cached_property
+    def _killed(self) -> frozenset[str]:
+        return frozenset(event.process for event in self.of(ProcessEnded) if event.how == "kill")
 
     @cached_property
     def canaries(self) -> dict[str, list[Source]]:

@@ -68,8 +68,8 @@ def patterns(user: str) -> list[str]:
 def awkward(name: str) -> list[str]:
     """Ids that need care on the way into a query, a key or a file name; each is one user like any other."""
     return [
-        f"{name}-5f1c-4b1e-9d59", f"{name.upper()}-5F1C-4B1E-9D59", f"tenant:{name}/a.b@c", f"{name}{{a}}|b",
-        f"o'{name}\"", f"{name} Smith", f"{name}é😀", f"{name}{'n' * 300}",
+        f"{name}-5f1c-4b1e-9d59", f"tenant:{name}/a.b@c", f"{name}{{a}}|b", f"o'{name} \"Smith\"", f"{name}é😀",
+        f"{name}{'n' * 300}",
     ]  # fmt: skip
 
 

@@ -24,9 +24,9 @@ class Pairing:
 
 def pairing(history: History) -> Pairing:
     """Pair a history's model calls with its model calls' spans."""
-    killed = {event.process for event in history.of(ProcessEnded) if event.how == "kill"}
-    calls = [call for call in history.calls if call.process not in killed and _belongs_to_this(history, call)]
-    spans = [span for span in history.spans if span.prompt is not None and span.process not in killed]
+    lost = killed(history)
+    calls = [call for call in history.calls if _process(call) not in lost and _answered(history, call)]
+    spans = [span for span in history.spans if span.prompt is not None and span.process not in lost]
     by_id = {span.span: span for span in history.spans}
     taken: dict[str, Call] = {}
     pairs: list[tuple[Call, SpanEnded]] = []
@@ -49,7 +49,16 @@ def pairing(history: History) -> Pairing:
     )
 
 
-def _belongs_to_this(history: History, call: Call) -> bool:
+def killed(history: History) -> set[str]:
+    """The processes that were killed, and their last spans with them."""
+    return {event.process for event in history.of(ProcessEnded) if event.how == "kill"}
+
+
+def _process(call: Call) -> str:
+    return call.turn.process if call.turn is not None else call.process
+
+
+def _answered(history: History, call: Call) -> bool:
     """A call that was still open when the script ended has no span yet to be judged."""
     return call.replied_at < len(history.events)
 

@@ -7,23 +7,19 @@ are the parent's, over that server, so that there is one history. `memtrace.harn
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from memtrace.errors import AdapterError
 from memtrace.harness.events import ProcessEnded, ProcessStarted, SpanEnded
 from memtrace.harness.host import Args, Performed, StreamPlan, result_of
+from memtrace.harness.interpreters import Interpreter, Interpreters
 from memtrace.harness.packing import pack, unpack
 from memtrace.harness.recorder import Recorder
 from memtrace.harness.stage import Actor
@@ -36,90 +32,6 @@ _START_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 10.0
 _FORK: Final = "-fork"
 _UNCOUNTED: Final[Mapping[str, Any]] = MappingProxyType({"count": False, "last_step": 0})
-
-
-class Interpreter:
-    """A Python of our own that waits for its first command; it has imported the factory's module."""
-
-    def __init__(self, factory: str) -> None:
-        self.made_for = _surroundings(factory)
-        commands, write = os.pipe()
-        read, events = os.pipe()
-        self.process = subprocess.Popen(  # noqa: S603  our own module, with this interpreter
-            [sys.executable, "-m", "memtrace.harness.child", str(commands), str(events), factory],
-            stdin=subprocess.DEVNULL, pass_fds=(commands, events), start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )  # fmt: skip
-        os.close(commands)
-        os.close(events)
-        self.events = os.fdopen(read)
-        self._commands = os.fdopen(write, "w")
-
-    def command(self, command: Mapping[str, Any]) -> bool:
-        """Tell it what to do; ``False`` where it is gone."""
-        try:
-            self._commands.write(json.dumps(command) + "\n")
-            self._commands.flush()
-        except (BrokenPipeError, ValueError):
-            return False
-        return True
-
-    def end_commands(self) -> None:
-        """There are no more: it closes the system, and ends."""
-        with suppress(BrokenPipeError):
-            self._commands.close()
-
-    def kill(self) -> None:
-        """SIGKILL, to the processes it forked too."""
-        if self.process.returncode is not None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
-    def wait(self) -> str:
-        """Wait for its end; how it came to it."""
-        code = self.process.wait()
-        self.end_commands()
-        return "kill" if code == -signal.SIGKILL else "exit"
-
-    def discard(self) -> None:
-        """It is not needed after all."""
-        self.kill()
-        self.wait()
-        self.events.close()
-
-
-class Interpreters:
-    """Starts interpreters; one ahead, as long as the ``with`` block lasts, since importing a library takes long."""
-
-    def __init__(self) -> None:
-        self._ahead: Interpreter | None = None
-        self._open = False
-
-    def __enter__(self) -> Self:
-        self._open = True
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._open = False
-        if self._ahead is not None:
-            self._ahead.discard()
-            self._ahead = None
-
-    def take(self, factory: str) -> Interpreter:
-        """One that nobody has used, made for this factory and for this process's environment as it is now."""
-        ready, self._ahead = self._ahead, None
-        if ready is not None and ready.made_for != _surroundings(factory):
-            ready.discard()
-            ready = None
-        taken = ready or Interpreter(factory)
-        if self._open:
-            self._ahead = Interpreter(factory)
-        return taken
-
-
-def _surroundings(factory: str) -> tuple[object, ...]:
-    return factory, dict(os.environ), list(sys.path), os.getcwd()  # noqa: PTH109  a text, to compare
 
 
 def spawn(stage: Stage, interpreters: Interpreters) -> OtherProcess:
@@ -184,7 +96,8 @@ class RemoteHost:
         self._pending: dict[int, Future[Performed]] = {}
         self._lock = threading.Lock()
         self._counting = _UNCOUNTED
-        recorder.add(ProcessStarted, process=self.name, pid=interpreter.process.pid)
+        self._said_goodbye = False
+        recorder.add(ProcessStarted, process=self.name, pid=interpreter.pid)
         self._listener = threading.Thread(target=self._listen, daemon=True, name=f"{self.name} events")
         self._listener.start()
         if error := result_of(self._command("open", plan=plan), _START_SECONDS).error:
@@ -248,7 +161,8 @@ class RemoteHost:
         with self._interpreter.events as events:
             for line in events:
                 self._hear(json.loads(line))
-        how = self._interpreter.wait()
+        self._interpreter.gone()
+        how = "exit" if self._said_goodbye else "kill"
         self._forked_ended(how)
         self._recorder.add(ProcessEnded, process=self.name, how=how)
         self._give_up()
@@ -257,6 +171,8 @@ class RemoteHost:
         match message:
             case {"span": fields}:
                 self._recorder.add(SpanEnded, process=self.name, **_span(fields))
+            case {"bye": _}:
+                self._said_goodbye = True
             case {"lost": _}:
                 self._forked_ended("kill")
                 self._give_up()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import importlib.metadata
 import os
+import re
 import secrets
 import shlex
 import string
@@ -20,10 +21,10 @@ from typing import Any, Final, Self
 from memtrace.adapters import KNOWN
 from memtrace.errors import AdapterError, UsageError
 from memtrace.harness.history import FULL_EVIDENCE, History
+from memtrace.harness.interpreters import Interpreters
 from memtrace.harness.judging import excuse, judge
 from memtrace.harness.ledger import Entry
 from memtrace.harness.model_server import ModelServer
-from memtrace.harness.processes import Interpreters
 from memtrace.harness.rules import find_rule, unmet
 from memtrace.harness.stage import NotExercised, Stage
 from memtrace.harness.store_system import NOTE, StoreSystem
@@ -36,6 +37,8 @@ NO_MEMORY: Final = """no memory was named. Name one, in one of these ways:
   --memory reference                      memtrace's own reference memory
   --memory your_package.your_module:make  a factory of yours (memtrace init writes a first one)
   memtrace_memory = your_package.your_module:make   in the pytest section of your ini file"""
+
+_PASSWORD: Final = re.compile(r"(://[^/@:]*:)[^@]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +173,10 @@ class Suite:
         ]
 
     def rerun(self, module: str, test: str) -> str:
-        """The command that plays one script again."""
-        return f"pytest --pyargs {module} -k {shlex.quote(test)} --memory {shlex.quote(self.memory)}"
+        """The command that plays one script again, without the password of the store's URL."""
+        words = ["pytest", "--pyargs", f"{module}::{test}", "--memory", self.memory]
+        words += ["--store", _PASSWORD.sub(r"\1***@", self.store_url)] if self.store_url else []
+        return shlex.join([*words, "--destructive"] if self.destructive else words)
 
 
 def make_suite(

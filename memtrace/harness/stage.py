@@ -33,6 +33,7 @@ from memtrace.harness.events import (
 from memtrace.harness.history import CANARY, History
 from memtrace.harness.holds import Hold, Holds, Point
 from memtrace.harness.host import Host, LocalHost, Performed, StreamPlan, as_facts, open_system, result_of
+from memtrace.harness.interpreters import Interpreters
 from memtrace.harness.judging import judge
 from memtrace.harness.model_server import ModelServer, Step
 from memtrace.harness.recorder import Recorder, SpanRecorder
@@ -43,7 +44,7 @@ from memtrace.harness.upstream import Upstream
 from memtrace.model import Caller, Fact, Finding, Message, Outcome, Unresolved
 
 if TYPE_CHECKING:
-    from memtrace.harness.processes import Interpreters, OtherProcess
+    from memtrace.harness.processes import OtherProcess
 
 _TURN_SECONDS: Final = 30.0
 OK: Final = (Outcome.OK,)
@@ -310,7 +311,7 @@ class Stage(Actor):
         self._run = run
         self._numbers = itertools.count(1)
         self._host: LocalHost | None = None
-        self._interpreters = interpreters
+        self._interpreters = interpreters or Interpreters()
         self._others: list[Host] = []
         self.methods: frozenset[str] = frozenset()
 
@@ -506,9 +507,9 @@ class Stage(Actor):
 
     def process(self) -> OtherProcess:
         """A second operating-system process that runs the same system on the same data."""
-        from memtrace.harness.processes import Interpreters, spawn
+        from memtrace.harness.processes import spawn
 
-        other = spawn(self, self._interpreters or Interpreters())
+        other = spawn(self, self._interpreters)
         self._others.append(other.host)
         return other
 

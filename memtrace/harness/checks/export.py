@@ -9,9 +9,9 @@ from typing import Any
 from memtrace import prompts
 from memtrace.harness.events import FactWritten, Opened, SpanEnded
 from memtrace.harness.findings import Judgement, check, held, told, undecided, untested, violated
-from memtrace.harness.history import Call, History, canaries_in, excerpt
-from memtrace.harness.pairing import pairing
-from memtrace.model import Evidence, Message, Outcome, Prompt
+from memtrace.harness.history import Call, History, Turn, canaries_in, excerpt
+from memtrace.harness.pairing import killed, pairing
+from memtrace.model import Evidence, Message, Prompt
 
 _NO_SPANS = "the system records no span for its model calls"
 _WRITES = {"add": "memory.persist", "update": "memory.update", "forget": "memory.forget"}
@@ -53,10 +53,10 @@ def every_call_has_one_span(history: History) -> Judgement:
 
 
 def _memory_operations(history: History) -> Judgement | None:
-    for turn in history.turns.values():
+    for turn in _whole_turns(history):
         spans = [span for span in history.spans if span.turn == turn.id]
         reads = [span for span in spans if prompts.memory_operation(span.name, span.attributes) == "search_memory"]
-        if turn.answers and turn.outcome is not Outcome.KILLED and not reads:
+        if turn.answers and not reads:
             return violated("a turn read memory without a span", told(turn))
     return next((violation for violation in map(_unseen, _writes(history)) if violation), None)
 
@@ -86,15 +86,21 @@ def one_trace_per_turn(history: History) -> Judgement:
         return untested(_NO_SPANS)
     recorded_by = {call.id: span for call, span in pairing(history).pairs}
     judged = 0
-    for turn in history.turns.values():
+    for turn in _whole_turns(history):
         spans = {span.span: span for span in history.spans if span.turn == turn.id}
         spans |= {s.span: s for call in turn.calls if call.exact and (s := recorded_by.get(call.id))}
-        if not spans or turn.outcome is Outcome.KILLED:
+        if not spans:
             continue
         judged += 1
         if fault := _not_one_tree(list(spans.values())):
             return violated(fault, told(turn), Evidence("its spans", _outline(spans)))
     return held() if judged else untested("no turn has spans")
+
+
+def _whole_turns(history: History) -> list[Turn]:
+    """The turns whose spans have all had time to end: they ended, in a process that was not killed."""
+    lost = killed(history)
+    return [turn for turn in history.turns.values() if turn.outcome is not None and turn.process not in lost]
 
 
 def _not_one_tree(spans: list[SpanEnded]) -> str:

@@ -1,0 +1,144 @@
+"""Interpreters for second processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, Self
+
+from memtrace.harness.nursery import MOST
+
+_FORKS: Final = sys.platform == "linux"
+"""Elsewhere the system's libraries may not survive a fork without a new program."""
+
+
+class Interpreter:
+    """A process of ours that waits for its first command; it has imported the factory's module, or is about to.
+
+    Attributes:
+        pid: of the process, which leads a group of its own.
+        events: what it tells; ends when the process does.
+        made_for: the factory, and the surroundings it was started in.
+    """
+
+    def __init__(self, factory: str, nursery: Nursery | None = None) -> None:
+        self.made_for = _surroundings(factory)
+        commands, write = os.pipe()
+        read, events = os.pipe()
+        self._program = None if nursery else _program("child", commands, events, factory)
+        self.pid = nursery.fork(factory, commands, events) if nursery else self._program.pid  # type: ignore[union-attr]
+        os.close(commands)
+        os.close(events)
+        self.events = os.fdopen(read)
+        self._commands = os.fdopen(write, "w")
+        self._gone = False
+
+    def command(self, command: Mapping[str, Any]) -> bool:
+        """Tell it what to do; ``False`` where it is gone."""
+        try:
+            self._commands.write(json.dumps(command) + "\n")
+            self._commands.flush()
+        except (BrokenPipeError, ValueError):
+            return False
+        return True
+
+    def end_commands(self) -> None:
+        """There are no more: it closes the system, and ends."""
+        with suppress(BrokenPipeError):
+            self._commands.close()
+
+    def kill(self) -> None:
+        """SIGKILL, to the processes it forked too."""
+        if not self._gone:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def gone(self) -> None:
+        """Its events have ended: nothing is left to wait for."""
+        self._gone = True
+        if self._program is not None:
+            self._program.wait()
+        self.end_commands()
+
+    def discard(self) -> None:
+        """It is not needed after all."""
+        self.kill()
+        with self.events:
+            self.events.read()
+        self.gone()
+
+
+class Nursery:
+    """What interpreters are forked from; see `memtrace.harness.nursery`."""
+
+    def __init__(self) -> None:
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = _program("nursery", theirs.fileno())
+
+    def fork(self, factory: str, commands: int, events: int) -> int:
+        """A new process that serves these descriptors; its id."""
+        request = {"factory": factory, "environ": dict(os.environ), "path": sys.path, "cwd": os.getcwd()}  # noqa: PTH109
+        socket.send_fds(self._requests, [json.dumps(request).encode()], [commands, events])
+        return int(self._requests.recv(MOST))
+
+    def close(self) -> None:
+        """No more will be needed."""
+        self._requests.close()
+        self._process.wait()
+
+
+class Interpreters:
+    """Starts interpreters; one ahead, as long as the ``with`` block lasts, since importing a library takes long."""
+
+    def __init__(self) -> None:
+        self._nursery: Nursery | None = None
+        self._ahead: Interpreter | None = None
+        self._open = False
+
+    def __enter__(self) -> Self:
+        self._open = True
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._open = False
+        if self._ahead is not None:
+            self._ahead.discard()
+            self._ahead = None
+        if self._nursery is not None:
+            self._nursery.close()
+            self._nursery = None
+
+    def take(self, factory: str) -> Interpreter:
+        """One that nobody has used, made for this factory and for the surroundings as they are now."""
+        if self._open and _FORKS and self._nursery is None:
+            self._nursery = Nursery()
+        ready, self._ahead = self._ahead, None
+        if ready is not None and ready.made_for != _surroundings(factory):
+            ready.discard()
+            ready = None
+        taken = ready or Interpreter(factory, self._nursery)
+        if self._open:
+            self._ahead = Interpreter(factory, self._nursery)
+        return taken
+
+
+def _program(module: str, *arguments: object) -> subprocess.Popen[bytes]:
+    """One of our own modules as a program; its arguments that are numbers are descriptors it keeps open."""
+    return subprocess.Popen(  # noqa: S603  our own module, with this interpreter
+        [sys.executable, "-m", f"memtrace.harness.{module}", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        pass_fds=[argument for argument in arguments if isinstance(argument, int)],
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+
+def _surroundings(factory: str) -> tuple[object, ...]:
+    return factory, dict(os.environ), list(sys.path), os.getcwd()  # noqa: PTH109  a text, to compare

@@ -37,6 +37,7 @@ def test_facts_are_in_the_first_prompt_of_a_fresh_process(stage: Stage) -> None:
 
 @rule("processes.facts-survive", options=NO_LEARNING)
 def test_a_process_killed_while_it_stores_a_fact_leaves_whole_facts(stage: Stage) -> None:
+    stage.endangers_the_store()
     alice = stage.caller()
     words = [stage.canary()]
     stage.add(alice, f"Alice plays saxophone at {words[0]}.")
@@ -55,6 +56,7 @@ def test_a_process_killed_while_it_stores_a_fact_leaves_whole_facts(stage: Stage
 
 @rule("processes.facts-survive", needs=("learn",), options={"window": 2})
 def test_a_process_killed_while_it_learns_leaves_whole_facts(stage: Stage) -> None:
+    stage.endangers_the_store()
     alice = stage.caller()
     word = stage.canary()
     doomed = stage.restart()
@@ -149,7 +151,7 @@ def tell(actor: Actor, stage: Stage, caller: Caller) -> None:
 @rule("processes.window-round-trip", needs=("reopen",), options=NO_LEARNING)
 def test_a_saved_window_is_the_same_for_its_user_and_nobody_elses(stage: Stage) -> None:
     alice, bob = stage.callers(2)
-    window = stage.directory / "alice-window"
+    window = stage.directory / "alice.json"
     tell(stage, stage, alice)
     stage.save(alice, window)
     stage.turn(alice, QUESTION)
@@ -165,7 +167,7 @@ def test_a_saved_window_is_the_same_for_its_user_and_nobody_elses(stage: Stage) 
 @rule("processes.window-round-trip", options=NO_LEARNING)
 def test_a_file_that_was_cut_short_loses_nothing_more_and_gives_nothing_half(stage: Stage) -> None:
     alice = stage.caller()
-    window, whole = stage.directory / "alice-window", stage.directory / "alice-other-window"
+    window, whole = stage.directory / "alice.json", stage.directory / "alice-too.json"
     tell(stage, stage, alice)
     stage.save(alice, window)
     stage.save(alice, whole)
@@ -181,8 +183,9 @@ def test_a_file_that_was_cut_short_loses_nothing_more_and_gives_nothing_half(sta
 
 @rule("processes.window-round-trip", needs=("reopen",), options=NO_LEARNING)
 def test_a_process_killed_while_it_saves_leaves_the_old_window_or_the_new(stage: Stage) -> None:
+    stage.endangers_the_store()
     alice, doomed = stage.caller(), stage.restart()
-    window = stage.directory / "alice-window"
+    window = stage.directory / "alice.json"
     tell(doomed, stage, alice)
     doomed.save(alice, window)
     steps = doomed.steps_of(lambda: doomed.save(alice, window))

@@ -81,7 +81,7 @@ def _erase(stage: Stage) -> None:
     stage.turn(alice, f"I live in {home}.")
     for text in ("The weather is nice.", "Is it warm?", QUESTION):
         stage.turn(alice, text)
-    window = stage.directory / "alice-window"
+    window = stage.directory / "alice.json"
     if "save-load" in stage.claims:
         stage.save(alice, window)
     paused = None

@@ -11,28 +11,29 @@ from memtrace.harness.random_scripts import Explorer, decode
 from memtrace.harness.session import Suite
 
 BATCH = 20
-"""Random scripts a test: so that several processes can share them."""
+"""Random scripts a test, so that several processes can share them."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    count = metafunc.config.getoption("scripts")
-    starts = range(1, count + 1, BATCH)
-    batches = [(start, min(BATCH, count + 1 - start)) for start in starts]
-    if metafunc.config.getoption("script"):
-        batches = [(1, 1)]
+    count = 1 if metafunc.config.getoption("script") else metafunc.config.getoption("scripts")
+    batches = [(first, min(BATCH, count + 1 - first)) for first in range(1, count + 1, BATCH)]
     metafunc.parametrize(("first", "count"), batches, ids=[f"{first}-{first + n - 1}" for first, n in batches])
+
+
+@pytest.fixture(scope="session")
+def explorer(memtrace_suite: Suite, pytestconfig: pytest.Config) -> Explorer:
+    return Explorer(memtrace_suite, __name__, full=pytestconfig.getoption("full_evidence"))
 
 
 @pytest.mark.invariants
 def test_no_random_script_breaks_an_invariant(
-    memtrace_suite: Suite, memtrace_findings: Callable[[Sequence[Entry]], None], pytestconfig: pytest.Config,
+    explorer: Explorer, memtrace_findings: Callable[[Sequence[Entry]], None], pytestconfig: pytest.Config,
     first: int, count: int,
-) -> None:
-    explorer = Explorer(memtrace_suite, __name__, full=pytestconfig.getoption("full_evidence"))
-    if given := pytestconfig.getoption("script"):
-        found = [explorer.play(decode(given))]
+) -> None:  # fmt: skip
+    if code := pytestconfig.getoption("script"):
+        found = [explorer.play(decode(code))]
     else:
         found = explorer.explore(count, seed=pytestconfig.getoption("scripts_seed"), first=first)
     memtrace_findings([entry for one in found for entry in one.entries])
-    assert not {rule for one in found for rule in one.broken()}, "see the rules below"
-    assert not [one.astray for one in found if one.astray]
+    complaints = [complaint for one in found for complaint in one.complaints()]
+    assert not complaints, "\n".join(complaints)

@@ -23,7 +23,6 @@ _SUITE: pytest.StashKey[Suite] = pytest.StashKey()
 _PROPERTY = "memtrace"
 _SYSTEM = "memtrace-system"
 _REPORTER = "memtrace-reporter"
-_SCRIPTS = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--store", help="the URL of a store of yours; nothing destructive runs on it unless asked for")
     group.addoption("--rule", action="append", default=[], metavar="GLOB", help="only tests of rules that match")
     group.addoption("--destructive", action="store_true", help="let tests damage the store given with --store")
-    group.addoption("--scripts", type=_count, default=_SCRIPTS, metavar="N", help=f"random scripts (default: {_SCRIPTS})")
+    group.addoption("--scripts", type=_count, default=20, metavar="N", help="random scripts to play (default: 20)")
     group.addoption("--scripts-seed", type=int, default=0, metavar="N", help="draw other random scripts (default: 0)")
     group.addoption("--script", metavar="CODE", help="play one random script again, as a report names it")
     group.addoption("--full-evidence", action="store_true", help="show whole prompts, not 80 characters around a word")
@@ -117,11 +116,9 @@ def _judged(item: pytest.Item) -> bool:
     return bool(_rules(item)) or item.get_closest_marker("invariants") is not None
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def memtrace_suite(request: pytest.FixtureRequest) -> Suite:
     """What all scripts of a session share, for tests marked ``invariants``, which make stages of their own."""
-    if request.node.get_closest_marker("invariants") is None:
-        raise pytest.UsageError("the fixture 'memtrace_suite' is for tests marked with invariants")
     return request.config.stash[_SUITE]
 
 
@@ -136,7 +133,7 @@ def _report(item: pytest.Item, suite: Suite, entries: Sequence[Entry]) -> None:
     from memtrace.harness.reporting import dump_entries
 
     item.user_properties.append((_PROPERTY, dump_entries(entries)))
-    item.user_properties.append((_SYSTEM, "\n".join((suite.memory, suite.version, suite.note))))
+    item.user_properties.append((_SYSTEM, f"{suite.memory}\n{suite.version}\n{suite.note}"))
 
 
 @pytest.fixture

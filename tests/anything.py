@@ -63,7 +63,9 @@ class Anything:
                 quote(f"{WORD} ü"),
             ]
         )
-        return pick.choice(["{}", "{}", "about {} and more", "SELECT {}", "chat {}", "memory.read.{}", "{}:1"]).format(form)
+        return pick.choice(["{}", "{}", "about {} and more", "SELECT {}", "chat {}", "memory.read.{}", "{}:1"]).format(
+            form
+        )
 
     def value(self, depth: int = 0) -> Any:
         pick = self._random
@@ -149,7 +151,9 @@ class Anything:
 
     def metrics(self) -> MetricsData:
         kept = [self._metric() for _ in range(self._random.randint(1, 3))]
-        return MetricsData([ResourceMetrics(self.resource(), [ScopeMetrics(self.scope(), kept, self.schema())], self.schema())])
+        return MetricsData(
+            [ResourceMetrics(self.resource(), [ScopeMetrics(self.scope(), kept, self.schema())], self.schema())]
+        )
 
     def _metric(self) -> Metric:
         pick = self._random

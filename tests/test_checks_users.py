@@ -149,6 +149,21 @@ def test_the_model_may_repeat_in_a_turn_what_entered_in_it() -> None:
     assert judged("no-foreign-memory", write.history()).verdict is Verdict.HELD
 
 
+def test_of_several_leaks_one_whose_turn_is_known_accuses() -> None:
+    write = writer()
+    write.turn(ALICE, f"My code is {A}.")
+    for exact in (False, True):
+        asks(write, BOB, f"system: Known: {A}", exact=exact)
+    assert judged("no-foreign-memory", write.history()).verdict is Verdict.VIOLATED
+
+
+def test_who_looked_before_an_owner_spoke_proves_nothing() -> None:
+    write = writer()
+    asks(write, BOB)
+    said(write, ALICE, A)
+    assert judged("no-foreign-memory", write.history()).uncontrolled
+
+
 # Expectations
 
 
@@ -366,6 +381,13 @@ def test_a_callers_agent_is_the_systems_own_where_they_name_none() -> None:
     assert judged("agent-facts-stay-with-agent", write.history()).verdict is Verdict.NOT_EXERCISED
 
 
+def test_an_agents_fact_in_another_project_is_the_projects_fault() -> None:
+    write = writer()
+    write.fact(replace(ALICE, agent=""), f"Open at {A}", scope="agent")
+    asks(write, replace(BOB, project="other"), f"system: Open at {A}")
+    assert judged("project-partitions", write.history()).verdict is Verdict.VIOLATED
+
+
 @pytest.mark.parametrize(
     ("line", "verdict"),
     [
@@ -461,6 +483,21 @@ def test_forgetting_nothing_shows_nothing() -> None:
 def test_what_its_owner_forgot_is_not_lost() -> None:
     history = between(ALICE, (BOB, "forget", ""), (ALICE, "forget", ""))
     assert judged("forget-one-leaves-others", history).verdict is not Verdict.VIOLATED
+
+
+def test_what_was_refused_is_not_to_blame() -> None:
+    history = between(ALICE, (BOB, "forget", ""), error="Refused: no", refused=True)
+    assert judged("forget-one-leaves-others", history).verdict is not Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("fields", [{"limit": 0}, {"error": "TimeoutError: slow"}])
+def test_a_read_that_may_not_show_all_shows_no_loss(fields: dict[str, object]) -> None:
+    write = writer()
+    write.fact(ALICE, f"Desk {A}", record="1")
+    reads(write, ALICE, f"Desk {A}")
+    wrote(write, BOB, "forget", count=1)
+    reads(write, ALICE, **fields)
+    assert judged("forget-one-leaves-others", write.history()).verdict is not Verdict.VIOLATED
 
 
 def test_a_superseded_fact_that_is_no_longer_listed_is_not_lost() -> None:

@@ -273,4 +273,6 @@ def test_what_the_model_queued_takes_effect_after_the_turn_and_never_without_it(
     assert lab.facts("alice") == ["Lives in Porto"]
     [record] = lab.store.newest(user_scope("alice"))
     assert (record.source, record.confidence) == ("learned", 0.6)
+    [span] = lab.spans("memory.write.queued")
+    assert (span.attributes["memtrace.author"], span.attributes["memory.count"]) == ("assistant", 1)
     assert not lab.store.newest(user_scope("bob"))

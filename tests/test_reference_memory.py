@@ -140,6 +140,8 @@ def test_no_other_thread_comes_between_reading_and_writing_a_window(lab, monkeyp
 
     def probe():
         free.append(windows._lock.acquire(blocking=False))
+        if free[-1]:
+            windows._lock.release()
 
     def get(key):
         other = threading.Thread(target=probe)
@@ -412,6 +414,27 @@ def test_with_the_store_down_from_the_start_a_turn_goes_on_without_facts(lab):
     assert say(memory, "alice", "hello") == []
     store.down = False
     assert window(say(memory, "alice", "hi")) == ["hello", "Noted."]
+
+
+def test_where_it_cannot_be_told_what_was_forgotten_meanwhile_nothing_is_learned_and_that_shows(lab):
+    store = FlakyStore(lab.store)
+    memory = lab.memory(location=store, learn=MemoryModel())
+    store.down = True
+    turn = memory.open("alice")
+    store.down = False
+    turn.write("I like fish", "ok")
+    assert lab.facts("alice") == []
+    assert not lab.spans("memory.write.facts")[0].status.is_ok
+    assert window(memory.open("alice").read("hi")) == ["I like fish", "ok"]
+
+
+def test_looking_at_a_window_does_not_keep_it_from_being_dropped(lab):
+    memory = lab.memory(max_users=2)
+    say(memory, "alice", "hello"), say(memory, "bob", "hello")
+    assert memory.for_user("alice").messages
+    say(memory, "carol", "hello")
+    assert memory.for_user("alice").messages == []
+    assert memory.for_user("bob").messages
 
 
 def test_every_read_and_write_shows_in_spans_with_counts_and_links(lab):

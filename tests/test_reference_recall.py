@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 
 import numpy as np
@@ -351,3 +352,16 @@ def test_nothing_of_a_deleted_user_stays_in_the_file_of_own_recall(lab):
     index.delete(ALICE)
     assert b"secretword" not in lab.raw()
     assert b"plainword" in lab.raw()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_memory_opened_before_a_fork_works_in_parent_and_child(lab):
+    memory = lab.memory(recall=SqliteRecall(lab.path / "recall.db"), learn=MemoryModel('["has a locker"]'), window=0)
+    say(memory, "alice", "my locker code is 1234")
+    child = os.fork()
+    if not child:
+        found = "1234" in ask(memory, "alice", "what is my locker code?")
+        say(memory, "alice", "my locker number is 77")
+        os._exit(0 if found else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert "77" in ask(memory, "alice", "what is my locker number?")

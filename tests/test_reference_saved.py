@@ -52,6 +52,15 @@ def test_a_loaded_window_is_cut_to_the_window(lab, path):
     assert [m.text for m in memory.for_user("alice").messages] == ["q2 \ud800 ü\n", "a2"]
 
 
+def test_what_a_smaller_window_cuts_off_a_loaded_one_is_summarized(lab, path):
+    saved(lab, path)
+    summarize = MemoryModel("so far")
+    memory = lab.memory(window=2, summarize=summarize)
+    memory.for_user("alice").load(path)
+    say(memory, "alice", "hello")
+    assert [message.text[:2] for message in summarize.prompts[0][1:-1:2]] == ["q0", "q1", "q2"]
+
+
 @pytest.mark.parametrize("who", [("bob", ""), ("alice ", ""), ("alice", "acme")])
 def test_another_user_or_project_gets_and_overwrites_nothing(lab, path, who):
     user, project = who

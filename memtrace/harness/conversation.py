@@ -86,11 +86,16 @@ class View:
 
     def kept(self, exchange: Exchange) -> Kept:
         """Where the exchange is. An answer that other turns may have had too is looked for after its question only."""
-        asked = tuple(place for place in self._by(Author.USER) if replays(self.messages[place].text, exchange.question))
-        said = [place for place in self._by(Author.ASSISTANT) if replays(self.messages[place].text, exchange.answer)]
-        if not exchange.distinct:
-            said = [place for place in said if any(place in self._after(question) for question in asked)][: len(asked)]
-        return Kept(asked, tuple(said))
+        asked = tuple(self._replaying(exchange.question, self._by(Author.USER)))
+        told = self._by(Author.ASSISTANT)
+        if exchange.distinct:
+            return Kept(asked, tuple(self._replaying(exchange.answer, told)))
+        behind = [place for place in told if any(place in self._after(question) for question in asked)]
+        return Kept(asked, tuple(self._replaying(exchange.answer, behind))[: len(asked)])
+
+    def _replaying(self, words: str, places: Sequence[int]) -> Iterator[int]:
+        """Those places whose messages say these words again."""
+        return (place for place in places if replays(self.messages[place].text, words))
 
     def _by(self, author: Author) -> list[int]:
         """The places of one author's messages, calls of tools left out."""
@@ -181,6 +186,7 @@ def question(history: History, turn: Turn) -> str:
     return next((text for led in led_to(history, turn) if (text := history.turns[led].text)), "")
 
 
+@lru_cache(maxsize=1024)
 def exchange(history: History, turn: Turn) -> Exchange:
     """A turn as it should be kept. The answer is the last thing the model said that was not on the way to a tool."""
     replies = [call for call in turn.answers if call.status == _OK]
@@ -221,6 +227,7 @@ def plain(conversation: Conversation, turn: Turn) -> bool:
 # Words
 
 
+@lru_cache(maxsize=1024)
 def marks(text: str) -> list[str]:
     """The planted words of a text that redaction leaves alone."""
     return canaries_in(EMAIL.sub(" ", text))
@@ -245,6 +252,8 @@ def _found(text: str, words: str) -> tuple[int, int] | None:
     words = words.strip()
     if (at := text.find(words)) >= 0:
         return at, at + len(words)
+    if any(word not in text.lower() for word in marks(words)):
+        return None  # and so no pattern has to be made
     match = _as_sent(words).search(text) if len(words) <= _LONGEST else None
     return match.span() if match else None
 

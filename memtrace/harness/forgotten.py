@@ -20,6 +20,7 @@ from memtrace.harness.history import Call, History, Source, canaries_in, excerpt
 from memtrace.model import Caller, Evidence
 
 FORGETTING: Final = frozenset({"forget", "erase"})
+_PROMPT: Final = ("prompt",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,10 +142,15 @@ def _made(event: FactWritten) -> str:
     return event.returned if event.op == "update" else event.record
 
 
+def _stored_by(history: History, source: Source) -> int:
+    """When a word may be in the store: of one from a turn, once that turn has ended."""
+    return history.turns[source.turn].ended if source.turn in history.turns else source.at
+
+
 def _only_in(history: History, word: str, records: set[str], event: FactWritten) -> bool:
     """Whether the last listing before shows a word that was said in a turn in these records, and in no other."""
     before = [r for r in listings(history) if r.at < event.at and history.same(r.caller, event.caller) and r.facts]
-    if not before or any(before[-1].at < s.at < event.at for s in history.sources(word)):
+    if not before or any(before[-1].at < _stored_by(history, s) < event.at for s in history.sources(word)):
         return False
     holding = {fact.id for fact in before[-1].facts if word in fact.text.lower()}
     return bool(holding) and holding <= records
@@ -243,13 +249,30 @@ def learned_offline(history: History, remnant: Remnant) -> bool:
 
 
 def was_away(history: History, remnant: Remnant) -> bool:
-    """Whether an earlier look of the same kind, at the same open system, did not show it: something brought it back."""
+    """Whether an earlier look of the same kind, at the same open system, did not show it: something brought it back.
+
+    What its owner loaded from a file or resumed since had been kept there all the time.
+    """
+    if remnant.files or _fetched(history, remnant):
+        return False
+    kind = _PROMPT if remnant.read is None else _kind(remnant.read)
+    sitting = _sitting(history, remnant.at, remnant.process)
+    showing = {other.at for other in remnants(history) if other.word == remnant.word}
     return any(
-        remnant.forgetting.at < look.at < remnant.at
-        and _sitting(history, look.at, look.process) == _sitting(history, remnant.at, remnant.process)
-        and look.kind == _kind(remnant)
-        and not any(r.word == remnant.word and r.at == look.at for r in remnants(history))
+        look.at < remnant.at
+        and look.kind == kind
+        and look.at not in showing
+        and _sitting(history, look.at, look.process) == sitting
         for look in looks(history, remnant.forgetting)
+    )
+
+
+def _fetched(history: History, remnant: Remnant) -> bool:
+    loads = ((e.at, e.caller) for e in history.of(FactWritten) if e.op == "load" and not e.error)
+    resumed = ((turn.started, turn.caller) for turn in history.turns.values() if turn.of)
+    return any(
+        remnant.forgetting.at < at < remnant.at and history.same(caller, remnant.forgetting.caller)
+        for at, caller in (*loads, *resumed)
     )
 
 
@@ -264,25 +287,25 @@ def in_stale_process(history: History, remnant: Remnant) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A look at memory by the caller who had forgotten: a prompt (``kind`` is ``prompt``), or a read by its name."""
+    """A look at memory by the caller who had forgotten; of two of one ``kind`` the same can be expected."""
 
     at: int
     process: str
-    kind: str
+    kind: tuple[object, ...]
 
 
 def looks(history: History, forgetting: Forgetting) -> Iterator[Look]:
     """Every look that its caller took afterwards."""
     for turn in history.turns.values():
         if turn.started > forgetting.at and turn.answers and history.same(turn.caller, forgetting.caller):
-            yield Look(turn.answers[0].at, turn.process, "prompt")
+            yield Look(turn.answers[0].at, turn.process, _PROMPT)
     for read in history.of(FactsRead):
         if read.at > forgetting.at and not read.error and history.same(read.caller, forgetting.caller):
-            yield Look(read.at, read.process, read.op)
+            yield Look(read.at, read.process, _kind(read))
 
 
-def _kind(remnant: Remnant) -> str:
-    return "prompt" if remnant.call is not None else remnant.read.op if remnant.read is not None else "files"
+def _kind(read: FactsRead) -> tuple[object, ...]:
+    return read.op, read.query, read.record, read.limit, read.superseded
 
 
 def _sitting(history: History, at: int, process: str) -> int:

@@ -47,5 +47,14 @@ def interleave(stage: Stage, point: Point, lines: Sequence[Line], order: Sequenc
     return [stage.finished(turn) for turn in running]
 
 
+def cancelled(stage: Stage, point: Point, line: Line) -> TurnResult:
+    """Start a turn and cancel it where it is held; it goes on from there once it was told to stop."""
+    with stage.hold(point) as hold:
+        running = _start(stage, line)
+        hold.reached()
+        running.cancel(hold)
+    return stage.finished(running)
+
+
 def _start(stage: Stage, line: Line) -> Running:
     return stage.start(line.caller, line.text, says=line.says, expect=line.expect)

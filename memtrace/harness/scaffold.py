@@ -15,12 +15,16 @@ def write_first_files(directory: Path) -> list[Path]:
     """Write `memory_under_test.py` and a GitHub workflow; neither may exist, and then nothing is written.
 
     Raises:
-        UsageError: one of them is there already; the message names it.
+        UsageError: one of them is there already, or cannot be written; the message names it.
     """
     targets = {template: directory / place for template, place in _FILES.items()}
     if there := [path for path in targets.values() if path.exists()]:
         raise UsageError(f"{there[0]} is there already: move it away, or run memtrace init in another directory")
     for template, path in targets.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(files("memtrace.harness").joinpath("templates", template).read_text(), encoding="utf-8")
+        text = files("memtrace.harness").joinpath("templates", template).read_text(encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
     return list(targets.values())

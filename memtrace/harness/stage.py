@@ -387,6 +387,7 @@ class Stage(Actor):
         self.open(**options)
 
     def _adopt(self, system: Any) -> None:
+        self._claims = frozenset(system.capabilities)
         if hasattr(system, "memory_step"):
             self.model.encode = system.memory_step
         if hasattr(system, "purpose"):
@@ -419,12 +420,19 @@ class Stage(Actor):
     @property
     def claims(self) -> frozenset[str]:
         """What the system claims."""
-        return frozenset(self.system.capabilities)
+        if not self.methods:
+            self.open()
+        return self._claims
 
     def needs(self, *capabilities: str) -> None:
         """Stop here, not exercised, unless the system claims all of these (``a|b``: either)."""
         if missing := unmet(capabilities, self.claims):
             raise NotExercised(f"the system does not claim {', '.join(missing)}")
+
+    def endangers_the_store(self) -> None:
+        """Stop here, not exercised, where the store is not the harness's own and nobody said that it may be damaged."""
+        if not self.disposable and "disposable" not in self.claims:
+            raise NotExercised("it could damage the store, which is not the suite's own (--destructive lets it)")
 
     def close_system(self) -> None:
         """Close the system, if it is open."""

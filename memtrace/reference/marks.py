@@ -117,10 +117,12 @@ class Guard:
         Raises:
             StoreError: the store cannot say.
         """
-        return self.opened is not None and self.marks.seen(self.scope) != self.opened
+        if self.opened is None:
+            raise StoreError("the store could not be read as the turn opened: it cannot say what was forgotten since")
+        return self.marks.seen(self.scope) != self.opened
 
     def erased(self) -> bool:
-        """Whether the scope was erased since, as far as the store can say: a window is kept while it is down."""
+        """Whether the scope was erased since, as far as the store can say: while it is down, a window is kept."""
         try:
             return self.opened is not None and self.marks.seen(self.scope).erased != self.opened.erased
         except StoreError:

@@ -216,8 +216,8 @@ class Memory:
         """Remove everything kept of a user: facts, windows, summary, recall, saved files, and what `on_erase` adds.
 
         Turns that are still open, here and in other processes, keep nothing; other processes let go of the user's
-        windows at their next turn. Where a part cannot be removed the others are, and its error is raised: erasing
-        again tries again.
+        windows at their next turn. What stays is a mark with the user's id, which says that they were erased. Where a
+        part cannot be removed the others are, and its error is raised: erasing again tries again.
 
         Raises:
             UsageError: it names nobody.
@@ -286,12 +286,13 @@ class Memory:
             seen = self._seen(key)
         except StoreError:  # the blocks that read the store show it
             seen = None
+        self._windows.touch(key.owner)
         return Owner(key, Guard(self._marks, key.scope, seen))
 
     def _seen(self, key: Key) -> Seen:
         """What was forgotten of a user so far; where another process erased them, this one forgets them too."""
         seen = self._marks.seen(key.scope)
-        if self._windows.opened(key.owner, seen.erased):
+        if self._windows.synchronize(key.owner, seen.erased):
             self._kept.erased_elsewhere(key)
         return seen
 

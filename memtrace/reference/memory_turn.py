@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from memtrace.model import Author, Message, Scope
+from memtrace.model import Author, Message, Record, Scope
 from memtrace.reference.blocks import Block, Reading
 from memtrace.reference.facts import Facts
 from memtrace.reference.learning import Extractor, Learned, Writer
@@ -109,7 +109,7 @@ class MemoryTurn:
             return
         turn = Turn(question, answer)
         with parts.tracing.write() as span:
-            self._step(span, "window", "window", partial(self._keep_turn, owner, turn))
+            self._step(span, "window", "window", partial(self._keep_turn, owner, turn, span))
             if parts.extractor is not None:
                 self._step(span, "facts", "learning", partial(self._learn, owner, question, parts.extractor))
             if parts.recall is not None:
@@ -120,7 +120,6 @@ class MemoryTurn:
                 self._step(span, "turn_log", "log", partial(self._log, owner, question, parts.turn_log))
             if self._queue:
                 self._step(span, "queued", "learning", partial(self._apply_queue, owner))
-            span.messages(len(turn.messages))
 
     def remember(self, text: str) -> None:
         """Keep a fact once the turn has succeeded; the last word on a text counts."""
@@ -154,26 +153,27 @@ class MemoryTurn:
             except Exception as error:  # noqa: BLE001  as above; the answer was given, the other parts go on
                 report(block, f"writing {name}", error)
 
-    def _keep_turn(self, owner: Owner, turn: Turn, block: BlockSpan) -> None:
+    def _keep_turn(self, owner: Owner, turn: Turn, write: WriteSpan, block: BlockSpan) -> None:
         windows, guard = self._parts.windows, owner.guard
         erasure = guard.opened.erased if guard.opened else None
         kept = not guard.erased() and windows.append(owner.key, turn, erasure)
         if kept and guard.erased():
             windows.remove(owner.key, turn)
             kept = False
-        block.stored(len(turn.messages) if kept else 0, action="stored" if kept else "discarded")
+        count = len(turn.messages) if kept else 0
+        write.messages(count)
+        block.stored(count, action="stored" if kept else "discarded")
 
     def _learn(self, owner: Owner, question: str, extractor: Extractor, block: BlockSpan) -> None:
         if owner.guard.forgotten():
             block.stored(0, action="discarded")
             return
-        facts = extractor.facts(self._outgoing(question))
-        self._file(owner, facts, block)
-
-    def _file(self, owner: Owner, facts: Sequence[str], block: BlockSpan) -> None:
-        writer = Writer(block.trace_id, block.span_id)
-        added = self._parts.learned.keep(facts, owner.scope, writer, withdrawn=owner.guard.forgotten)
+        added = self._filed(owner, extractor.facts(self._outgoing(question)), block)
         block.stored(len(added), action="extracted_facts", author=Author.USER, records=added)
+
+    def _filed(self, owner: Owner, facts: Sequence[str], block: BlockSpan) -> list[Record]:
+        writer = Writer(block.trace_id, block.span_id)
+        return self._parts.learned.keep(facts, owner.scope, writer, withdrawn=owner.guard.forgotten)
 
     def _index(self, owner: Owner, turn: Turn, recall: Recall, block: BlockSpan) -> None:
         if owner.guard.erased():
@@ -204,8 +204,8 @@ class MemoryTurn:
 
     def _apply_queue(self, owner: Owner, block: BlockSpan) -> None:
         # What is kept first: forgetting marks the scope, and after a mark this turn keeps nothing more.
-        keep = [text for text, wanted in self._queue.values() if wanted]
-        self._file(owner, keep, block)
+        added = self._filed(owner, [text for text, wanted in self._queue.values() if wanted], block)
+        block.stored(len(added), action="remembered", author=Author.ASSISTANT, records=added)
         for text, wanted in self._queue.values():
             if not wanted:
                 self._parts.facts.remove(owner.scope, text)

@@ -103,16 +103,18 @@ class Windows:
             owner = self._owners.get(key.owner)
             return owner.conversations.get(key) if owner else None
 
-    def opened(self, owner: Namespace, erasure: str) -> bool:
-        """A turn of this user begins; ``True`` where another process erased them since, and their windows went.
+    def touch(self, owner: Namespace) -> None:
+        """A turn of this user begins: they are the last to lose their windows."""
+        with self._lock:
+            if owner in self._owners:
+                self._owners.move_to_end(owner)
 
-        ``erasure`` names the last erasure that the store knows of.
-        """
+    def synchronize(self, owner: Namespace, erasure: str) -> bool:
+        """``erasure`` is the last one the store knows of; ``True`` where it is news here, and the windows went."""
         with self._lock:
             known = self._owners.get(owner)
             if known is None:
                 return False
-            self._owners.move_to_end(owner)
             if known.erasure not in (None, erasure):
                 del self._owners[owner]
                 return True
@@ -126,10 +128,7 @@ class Windows:
             if owner is not None and erasure is not None and owner.erasure not in (None, erasure):
                 return False
             old = self.get(key) or Conversation()
-            turns = (*old.turns, turn)
-            cut = max(0, len(turns) - self._turns)
-            waiting = (*old.unsummarized, *turns[:cut])[-_OVERFLOW:] if self._summarized else ()
-            self._put(key, replace(old, turns=turns[cut:], unsummarized=waiting), erasure)
+            self._put(key, self._cut(replace(old, turns=(*old.turns, turn))), erasure)
             return True
 
     def remove(self, key: Key, turn: Turn) -> None:
@@ -150,9 +149,8 @@ class Windows:
 
     def restore(self, key: Key, conversation: Conversation, erasure: str | None) -> None:
         """Put a saved conversation in the place of what is there, cut to the window."""
-        kept = conversation.turns[max(0, len(conversation.turns) - self._turns) :]
         with self._lock:
-            self._put(key, replace(conversation, turns=kept), erasure)
+            self._put(key, self._cut(conversation), erasure)
 
     def saved(self, key: Key, conversation: Conversation) -> None:
         """Note the revision under which a conversation was saved."""
@@ -166,6 +164,13 @@ class Windows:
         with self._lock:
             known = self._owners.pop(owner, None)
             return len(known.conversations) if known else 0
+
+    def _cut(self, conversation: Conversation) -> Conversation:
+        """With the newest turns that fit; what leaves the window waits for the summary, where there is one."""
+        turns = conversation.turns
+        cut = max(0, len(turns) - self._turns)
+        waiting = (*conversation.unsummarized, *turns[:cut])[-_OVERFLOW:] if self._summarized else ()
+        return replace(conversation, turns=turns[cut:], unsummarized=waiting)
 
     def _put(self, key: Key, conversation: Conversation, erasure: str | None = None) -> None:
         owner = self._owners.setdefault(key.owner, _Owner(erasure))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
@@ -41,7 +41,8 @@ Choices = Mapping[str, str]
 
 _T = TypeVar("_T")
 
-_SHORTEST, _LONGEST = 4, 14
+_PARTS, _PART = 3, 6
+"""Hypothesis likes lists short: a script is several."""
 
 _KIN: Final[Choices] = {
     "nothing": "", "look": "ids", "pattern": "ids", "session": "session", "user": "session", "agent": "agents",
@@ -80,7 +81,7 @@ def scripts(claims: Claims) -> SearchStrategy[RandomScript]:
     """Random scripts for a system that claims this. Simpler ones come first, and are what others shrink to."""
     return st.builds(
         RandomScript,
-        lines=st.lists(_line(claims), min_size=_SHORTEST, max_size=_LONGEST).map(tuple),
+        lines=st.tuples(*[st.lists(_line(claims), max_size=_PART)] * _PARTS).map(lambda parts: tuple(chain(*parts))),
         callers=_pick((2, 3)),
         kin=_one(_KIN, claims),
         unresolved=_pick([why.value for why in Unresolved]),

@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from random import Random
+from textwrap import indent
 from typing import Final
 
 from hypothesis import HealthCheck, Phase, find, settings
@@ -20,8 +22,8 @@ from memtrace.harness.random_scripts.playing import Player
 from memtrace.harness.session import Script, Suite
 from memtrace.model import Evidence, Verdict
 
-_SMALLER: Final = 80
-"""How many scripts are played in search of a smaller one, for each rule that was broken."""
+_SMALLER, _AT_LEAST = 120, 20
+"""How many scripts are played in search of smaller ones that break the same rules, and how many for each rule."""
 _TELLING: Final = (Verdict.VIOLATED, Verdict.INCONCLUSIVE)
 
 
@@ -30,14 +32,27 @@ class Found:
     """What one random script showed.
 
     Attributes:
-        script: the script.
+        script, name: the script, and what it is called.
         entries: what it says of each invariant that bears on it.
-        astray: a turn that ended as it cannot, or ``""``.
+        code: what was called, as lines of Python.
+        again: the command that plays it again.
+        astray: which turn ended as it cannot, and how; or ``""``.
     """
 
     script: RandomScript
+    name: str
     entries: tuple[Entry, ...]
+    code: str
+    again: str
     astray: str = ""
+
+    def complaints(self) -> list[str]:
+        """What is wrong, in a few words: the entries say more, except of what went astray."""
+        complaints = [f"{self.name} breaks {rule}" for rule in self.broken()]
+        if self.astray:
+            script = indent(self.code, "    ")
+            complaints.append(f"{self.name} went astray: {self.astray}\n  the script:\n{script}\n  again: {self.again}")
+        return complaints
 
     def breaks(self, rule: str) -> bool:
         """Whether it breaks a rule."""
@@ -61,33 +76,45 @@ class Explorer:
     module: str
     full: bool = False
     _played: dict[RandomScript, Found] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    _plays: int = 0
 
     def explore(self, count: int, *, seed: int, first: int = 1) -> list[Found]:
         """Play the random scripts of so many numbers, from ``first`` on; a number's is the same for the same seed.
 
-        In the first that breaks a rule, what is said of that rule is of the smallest script that was found to break it.
+        In the first of all that breaks a rule, what is said of the rule is of the smallest script found to break it.
         """
         numbers = range(first, first + count)
         found = {number: self.play(self.draw(number, seed), f"random script {number}") for number in numbers}
-        for rule in dict.fromkeys(rule for one in found.values() for rule in one.broken()):
+        broken = [r for r in dict.fromkeys(chain(*(f.broken() for f in found.values()))) if r not in self._told]
+        for rule in broken:
             number = next(number for number, one in found.items() if one.breaks(rule))
+            self._plays = max(_AT_LEAST, _SMALLER // len(broken))
             found[number] = _told_by(found[number], self._smallest(rule, found[number], number, seed), rule)
+        self._told.update(broken)
         return list(found.values())
 
     def draw(self, number: int, seed: int) -> RandomScript:
         """The random script of a number."""
         drawn: list[RandomScript] = []
+
+        def refused(script: RandomScript) -> bool:
+            drawn.append(script)
+            return False
+
         with suppress(NoSuchExample):
-            self._search(lambda script: drawn.append(script) is not None, number, seed, Phase.generate)
+            self._search(refused, number, seed, Phase.generate)
         return drawn[-1]
 
     def _smallest(self, rule: str, first: Found, number: int, seed: int) -> Found:
         """The smallest script that breaks a rule, as far as it was looked for."""
-        plays = iter(range(_SMALLER))
 
         def breaks(script: RandomScript) -> bool:
-            known = script in self._played or next(plays, None) is not None
-            return known and self.play(script, first.entries[0].test).breaks(rule)
+            if script not in self._played:
+                if not self._plays:
+                    return False
+                self._plays -= 1
+            return self.play(script, first.name).breaks(rule)
 
         return self._played[self._search(breaks, number, seed, Phase.generate, Phase.shrink)]
 
@@ -118,8 +145,9 @@ class Explorer:
             except Exception as error:
                 error.add_note("\n".join(["the script broke off:", *player.transcript.lines, f"again: {again}"]))
                 raise
-        lines = Evidence("the script", "\n".join(player.transcript.lines))
-        return Found(script, tuple(_explained(entries, lines)), _astray(stage.history()))
+        code = "\n".join(player.transcript.lines)
+        explained = tuple(_explained(entries, Evidence("the script", code)))
+        return Found(script, name, explained, code, again, _astray(stage.history()))
 
 
 def _explained(entries: Iterable[Entry], lines: Evidence) -> Iterable[Entry]:
@@ -134,7 +162,7 @@ def _told_by(one: Found, smaller: Found, rule: str) -> Found:
     """The same, but for what is said of one rule."""
     told = next(entry for entry in smaller.entries if entry.finding.rule == rule)
     entries = [entry for entry in one.entries if entry.finding.rule != rule]
-    return replace(one, entries=(*entries, replace(told, test=one.entries[0].test)))
+    return replace(one, entries=(*entries, replace(told, test=one.name)))
 
 
 def _astray(history: History) -> str:
@@ -142,4 +170,5 @@ def _astray(history: History) -> str:
         return ""
     turn = history.surprises[0]
     how = turn.outcome.value if turn.outcome else "open"
-    return f"turn {turn} ended {how}, which is not {' or '.join(turn.expected)}{f': {turn.error}' if turn.error else ''}"
+    error = f": {turn.error}" if turn.error else ""
+    return f"turn {turn} ended {how}, which is not {' or '.join(turn.expected)}{error}"

@@ -1,7 +1,8 @@
 """A random script as plain data: how things stand, and what is done, line by line.
 
 Any line fits anywhere, so that a script without some of its lines is a script: one that names what is not there yet
-(a fact, a paused run, a saved window) does nothing. A ``who`` is a place among the callers; the last one cannot be told.
+(a fact, a paused run, a saved window) does nothing. A ``who`` is a place among the callers, -1 the one who cannot be
+told.
 """
 
 from __future__ import annotations

@@ -37,8 +37,14 @@ Steps = list[str | Step]
 
 _NAMES: Final = ("alice", "bob", "carol")
 _ASKED: Final = "What do you know of me?"
-_DOWN: Final[Steps] = [fails()] * 4
-"""A model that is down, also for one that tries again."""
+_FIRST: Final[Mapping[str, Steps]] = {
+    "model": [fails()] * 4,
+    "tool": [use_tool("the key")],
+    "limit": [use_tool("the key")] * 5,
+}
+"""What the model does first so that a turn ends as it shall; it fails often, for one that tries again."""
+_LIMIT: Final = 3
+"""Model calls a turn may make, unless the script says otherwise."""
 _ANY: Final = tuple(Outcome)
 _OVERLAPPED: Final = (Outcome.OK, Outcome.FAILED, Outcome.REFUSED)
 """Of overlapping turns of one caller one may fail, loudly."""
@@ -85,7 +91,7 @@ class Player:
             self._play(line)
         for who in range(self._script.callers):
             self._look_back(who)
-        if any(isinstance(line, Forget | Erase) or getattr(line, "who", None) == -1 for line in self._script.lines):
+        if self._somebody or any(isinstance(line, Forget | Erase) for line in self._script.lines):
             self._do("scan", *self._words)
 
     def _meet(self) -> None:
@@ -96,7 +102,15 @@ class Player:
             self._people.append(replace(first if not self._people else self._stage.caller(), **common))
             self.transcript.introduce(name, self._people[-1], **common)
         self._people.append(self._stage.anonymous(Unresolved(self._script.unresolved)))
-        self.transcript.introduce("somebody", self._people[-1], user="", unresolved=Unresolved(self._script.unresolved))
+        if self._somebody:
+            self.transcript.introduce(
+                "somebody", self._people[-1], user="", unresolved=Unresolved(self._script.unresolved)
+            )
+
+    @property
+    def _somebody(self) -> bool:
+        """Whether the caller who cannot be told does anything."""
+        return any(getattr(line, "who", None) == -1 for line in self._script.lines)
 
     def _look_back(self, who: int) -> None:
         for at, claim in (("facts", "list"), ("search", "search"), ("messages", "conv")):
@@ -113,52 +127,41 @@ class Player:
     @_play.register
     def _turn(self, line: Turn) -> None:
         caller, text = self._who(line.who), self._text(line.who, line.asks)
-        says = {"model": _DOWN, "tool": [use_tool("the key")], "limit": [use_tool("the key")] * 5}.get(line.ends, [])
-        says = [*says, *self._model(line.does, text)] if line.ends != "model" else says
-        if line.via in ("handoff", "delegate"):
-            says = self._passed_on(line.via)
+        says = self._passed_on(line.via) or [*_FIRST.get(line.ends, []), *self._model(line.does, text)]
         self._do(
             "turn", caller, text, says=says, tool_returns=self._returns(says), via=line.via,
             blocks=line.ends if line.ends in ("input", "output") else "",
-            fails=line.ends if line.ends in ("tool", "after_run") else "", expect=self._expected(caller, line.ends),
+            fails=line.ends if line.ends in ("tool", "after_run") else "",
+            expect=self._expected(caller, says, line.ends),
         )  # fmt: skip
 
     @_play.register
     def _leave(self, line: Leave) -> None:
         text = self._text(line.who, "tells")
         says = [*self._model(line.does, text)[:-1], f"The key {self._word()} lies on shelf {self._word()} in the back."]
-        expect = (Outcome.ABANDONED, Outcome.OK, *self._declined(self._who(line.who)))
+        caller = self._who(line.who)
         self._do(
-            "stream", self._who(line.who), text, says=says, tool_returns=self._returns(says), leave_after=line.after,
-            expect=expect,
+            "stream", caller, text, says=says, tool_returns=self._returns(says), leave_after=line.after,
+            expect=(Outcome.ABANDONED, *self._expected(caller, says)),
         )  # fmt: skip
 
     @_play.register
     def _cancel(self, line: Cancel) -> None:
-        text = self._text(line.who, "tells")
-        self.transcript.apply("cancelled", self._cancelled, self._who(line.who), text, line.point, self._to(line.point))
-
-    def _cancelled(self, caller: Caller, text: str, point: Any, says: Steps) -> TurnResult:
-        with self._stage.hold(point) as hold:
-            running = self._stage.start(caller, text, says=says, expect=(Outcome.CANCELLED, Outcome.OK))
-            hold.reached()
-            running.cancel(hold)
-        return self._stage.finished(running)
+        caller, says = self._who(line.who), self._to(line.point)
+        expect = (Outcome.CANCELLED, *self._expected(caller, says))
+        turn = interleaving.Line(caller, self._text(line.who, "tells"), says, expect)
+        self.transcript.apply("cancelled", interleaving.cancelled, self._stage, line.point, turn)
 
     @_play.register
     def _overlap(self, line: Overlap) -> None:
         callers = [self._who(who) for who in line.whos]
-        one = [callers.count(caller) > 1 for caller in callers]
-        lines = [
-            interleaving.Line(
-                caller, self._text(who, "tells"), self._to(line.point), _OVERLAPPED if own else self._expected(caller)
-            )
-            for who, caller, own in zip(line.whos, callers, one, strict=True)
-        ]
+        lines = []
+        for who, caller in zip(line.whos, callers, strict=True):
+            says = self._to(line.point)
+            expect = self._expected(caller, says) if callers.count(caller) == 1 else _OVERLAPPED
+            lines.append(interleaving.Line(caller, self._text(who, "tells"), says, expect))
         order = [place for place in line.order if place < len(lines)]
-        self.transcript.apply(
-            "interleave", lambda point, *rest: interleaving.interleave(self._stage, point, *rest), line.point, lines, order
-        )
+        self.transcript.apply("interleave", interleaving.interleave, self._stage, line.point, lines, order)
 
     @_play.register
     def _pause(self, line: Pause) -> None:
@@ -280,9 +283,12 @@ class Player:
 
     def _passed_on(self, via: str) -> Steps:
         told = f"The user asks for {self._word()}."
-        if via == "handoff":
-            return [self._stage.hands_over(told), f"It lies on shelf {self._word()}."]
-        return [self._stage.delegates(told), f"On shelf {self._word()}.", f"It lies there: {self._word()}."]
+        match via:
+            case "handoff":
+                return [self._stage.hands_over(told), f"It lies on shelf {self._word()}."]
+            case "delegate":
+                return [self._stage.delegates(told), f"On shelf {self._word()}.", f"It lies there: {self._word()}."]
+        return []
 
     def _to(self, point: str) -> Steps:
         """What the model does so that a turn comes by a point."""
@@ -295,8 +301,9 @@ class Player:
 
     # Outcomes
 
-    def _expected(self, caller: Caller, ends: str = "well") -> tuple[Outcome, ...]:
-        return (*_OUTCOMES[ends], *self._declined(caller))
+    def _expected(self, caller: Caller, says: Steps, ends: str = "well") -> tuple[Outcome, ...]:
+        limit = dict(self._script.options).get("limit", _LIMIT)
+        return (*_OUTCOMES[ends], *self._declined(caller), *([Outcome.LIMIT] if len(says) > limit else []))
 
     def _declined(self, caller: Caller) -> tuple[Outcome, ...]:
         """Whoever cannot be told, or has an odd id, may be refused."""
@@ -324,11 +331,10 @@ _KIN: Final[Mapping[str, Callable[[Caller, int], dict[str, Any]]]] = {
     "pattern": lambda first, number: {"user": first.user[:5] + "*" * number},
     "session": lambda first, _number: {"session": first.session},
     "user": lambda first, _number: {"user": first.user},
-    "agent": lambda first, number: {
-        "agent": f"{first.agent}-eu", **({"user": first.user} if number == 1 else {})
-    },
+    "agent": lambda first, number: {"agent": f"{first.agent}-eu", **({"user": first.user} if number == 1 else {})},
     "project": lambda first, number: {
-        "project": f"{first.session}-acme", **({"user": first.user} if number == 1 else {})
+        "project": f"{first.session}-acme",
+        **({"user": first.user} if number == 1 else {}),
     },
 }
 """What a caller has in common with the first, by the script's ``kin``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from memtrace.harness.system import TOOL
 from memtrace.model import Caller, ToolCall
 
 _OK = 200
-_EMPTY = ("", (), [], None)
+_EMPTY: Final[Container[Any]] = ("", (), [], None)
 _LEFT_OUT: Final[Mapping[str, Container[Any]]] = {
     "via": ("run",), "approved": (True,), "says": _EMPTY, "tool_returns": _EMPTY, "blocks": _EMPTY, "fails": _EMPTY,
 }  # fmt: skip
@@ -40,7 +41,7 @@ class Transcript:
 
     def apply(self, name: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call a function, and keep the call as a line under a name."""
-        shown = {key: value for key, value in options.items() if key != "expect" and value not in _LEFT_OUT.get(key, ())}
+        shown = {key: value for key, value in options.items() if not _goes_without_saying(key, value)}
         self.lines.append(_call(name, args, shown, self.code))
         result = function(*args, **options)
         if given := self._name(result):
@@ -61,6 +62,10 @@ class Transcript:
         match value:
             case Caller() | TurnResult() | str() if value in self._names:
                 return self._names[value]
+            case Stage():
+                return "stage"
+            case Enum():
+                return f"{type(value).__name__}.{value.name}"
             case Path():
                 return f"stage.directory / {value.name!r}"
             case Step():
@@ -70,6 +75,10 @@ class Transcript:
             case list() | tuple():
                 return f"[{', '.join(map(self.code, value))}]"
         return repr(value)
+
+
+def _goes_without_saying(key: str, value: Any) -> bool:
+    return key == "expect" or value in _LEFT_OUT.get(key, ())
 
 
 def _call(name: str, args: Sequence[Any], options: Mapping[str, Any], code: Callable[[Any], str]) -> str:

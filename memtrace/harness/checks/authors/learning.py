@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from memtrace.harness.conversation import led_to
 from memtrace.harness.events import FactsRead
 from memtrace.harness.facts_seen import Seen, first_offline, learned, listings, seen_facts, seen_in_reads
 from memtrace.harness.findings import Judgement, check, held, told, untested, violated
@@ -104,9 +105,15 @@ def learned_is_marked(history: History) -> Judgement:
         if seen.fact is None or not turns or _by_hand(history, seen) or _learned_again(history, seen):
             continue
         judged = True
-        if fault := _mark_fault(history, seen.fact, seen, confidence, {source.turn for source in turns}):
+        if fault := _mark_fault(history, seen.fact, seen, confidence, _teaching(history, turns)):
             return seen.accuse(f"a learned fact {fault}", Evidence("the fact", repr(seen.fact)))
     return held() if judged else untested("no learned fact was listed")
+
+
+def _teaching(history: History, said: list[Source]) -> set[str]:
+    """The turns that may have taught what was said: those it was said in, and those that went on with one of them."""
+    turns = {source.turn for source in said}
+    return {turn.id for turn in history.turns.values() if not turns.isdisjoint(led_to(history, turn))}
 
 
 def _by_hand(history: History, seen: Seen) -> bool:

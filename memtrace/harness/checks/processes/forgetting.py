@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from memtrace.harness.findings import Judgement, check, held, undecided, untested
+from memtrace.harness.findings import Judgement, check, held, untested
 from memtrace.harness.forgotten import (
     Forgetting,
     Remnant,
@@ -55,13 +55,9 @@ def _judged(history: History, rule: str, forgotten: list[Forgetting], reason: st
     if judgements:
         return next((known for known in judgements if known.verdict is Verdict.VIOLATED), judgements[0])
     proven = [forgetting for forgetting in forgotten if seen_before(history, forgetting)]
-    if proven and not any(any(looks(history, forgetting)) for forgetting in proven):
-        return _unlooked(rule)
-    return held(when=proven, otherwise="memory had not shown what was forgotten before either")
-
-
-def _unlooked(rule: str) -> Judgement:
-    return undecided(f"nobody looked afterwards, so {rule.partition('.')[2]} cannot be told")
+    if not proven:
+        return held(when=False, otherwise="memory had not shown what was forgotten before either")
+    return held(when=any(any(looks(history, forgetting)) for forgetting in proven), otherwise="nobody looked afterwards")
 
 
 def blame(history: History, remnant: Remnant) -> str:

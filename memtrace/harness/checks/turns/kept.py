@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import pairwise
 
 from memtrace.harness.conversation import (
@@ -29,8 +29,9 @@ def input_and_answer(history: History) -> Judgement:
     """Where a plain turn is kept, it is its question and then its final answer, each once, and nothing besides."""
     seen = False
     for conversation in conversations(history):
+        exchanges = _plain_exchanges(history, conversation)
         for view in conversation.views:
-            for kept_turn in _plain_exchanges(history, conversation, view):
+            for kept_turn in _before(view, exchanges):
                 kept = view.kept(kept_turn)
                 if fault := _fault(view, kept_turn, kept):
                     return view.accuse(fault)
@@ -40,12 +41,14 @@ def input_and_answer(history: History) -> Judgement:
     return held(when=seen, otherwise="no prompt or read showed an earlier turn's question and answer")
 
 
-def _plain_exchanges(history: History, conversation: Conversation, view: View) -> Iterator[Exchange]:
-    for turn in conversation.before(view):
-        if plain(conversation, turn):
-            found = exchange(history, turn)
-            if found.answer.strip() and marked(history, found):
-                yield found
+def _plain_exchanges(history: History, conversation: Conversation) -> list[Exchange]:
+    """The turns that are nothing but a question and an answer, and can be told from all others."""
+    found = [exchange(history, turn) for turn in conversation.turns if plain(conversation, turn)]
+    return [one for one in found if one.answer.strip() and marked(history, one)]
+
+
+def _before(view: View, exchanges: Sequence[Exchange]) -> list[Exchange]:
+    return [one for one in exchanges if one.turn.ended < view.at]
 
 
 def _fault(view: View, kept_turn: Exchange, kept: Kept) -> str:
@@ -81,12 +84,13 @@ def window_is_bounded(history: History) -> Judgement:
     """A prompt replays no more messages than the window holds: the newest turns, each of them whole."""
     declared = seen = False
     for conversation in conversations(history):
+        exchanges = _plain_exchanges(history, conversation)
         for view in conversation.views:
             size = history.declared("window", view.at)
             if size is None or view.call is None or _recalls(history, view.at):
                 continue
             declared = True
-            if fault := _overflow(history, conversation, view, size):
+            if fault := _overflow(history, conversation, view, size, _before(view, exchanges)):
                 return view.accuse(fault)
             ended = [turn for turn in conversation.before(view) if turn.ok]
             seen = seen or (2 * len(ended) > size and _replays(conversation, history, view) > 0)
@@ -104,15 +108,23 @@ def _recalls(history: History, at: int) -> bool:
 def _replays(conversation: Conversation, history: History, view: View) -> int:
     """How many messages are an earlier turn's question or answer."""
     said = [exchange(history, turn) for turn in conversation.before(view)]
-    texts = [text for one in said for text in (one.question, one.answer)]
-    return sum(1 for message in view.messages if any(replays(message.text, text) for text in texts))
+    texts = {text for one in said for text in (one.question, one.answer)}
+    return sum(1 for message in view.messages if _repeats(message.text, texts))
 
 
-def _overflow(history: History, conversation: Conversation, view: View, size: int) -> str:
+def _repeats(text: str, said: set[str]) -> bool:
+    """Whether a message says one of these texts again."""
+    words = set(canaries_in(text))
+    return text in said or any(replays(text, one) for one in said if words.intersection(marks(one)))
+
+
+def _overflow(
+    history: History, conversation: Conversation, view: View, size: int, exchanges: Sequence[Exchange]
+) -> str:
     count = _replays(conversation, history, view)
     if count > size:
         return f"the window holds {size} messages, {count} were replayed"
-    known = [(found.turn, view.kept(found)) for found in _plain_exchanges(history, conversation, view)]
+    known = [(found.turn, view.kept(found)) for found in exchanges]
     for turn, kept in known:
         if kept.answered[:1] == (0,) and not kept.asked:
             return f"the window of {size} messages begins in the middle of turn {turn}"

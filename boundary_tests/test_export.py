@@ -8,6 +8,7 @@ from memtrace.harness.stage import Stage
 from memtrace.model import Outcome
 
 SPANS = ("own-spans",)
+LEAVING = ("export.no-payload-leaves", "export.no-id-in-clear", "export.local-is-complete")
 
 
 @rule("export.span-equals-wire", "export.every-call-has-one-span", "export.one-trace-per-turn", needs=SPANS)
@@ -87,3 +88,40 @@ def test_an_exporter_of_the_applications_gets_no_words_and_no_ids(stage: Stage) 
     if "facts" in stage.claims:
         stage.add(alice, f"Alice likes {stage.canary()}.")
         stage.turn(alice, "What do I like?")
+
+
+@rule(*LEAVING)
+def test_nothing_of_a_turn_leaves_and_all_of_it_stays(stage: Stage) -> None:
+    alice = stage.caller()
+    stage.turn(alice, f"My locker code is {stage.canary()}.", says=[f"I will keep {stage.canary()}."])
+    stage.turn(alice, "What is my locker code?")
+
+
+@rule(*LEAVING)
+def test_nothing_leaves_with_an_error_that_quotes_it(stage: Stage) -> None:
+    alice = stage.caller()
+    stage.turn(alice, f"Remember {stage.canary()}.")
+    stage.turn(alice, f"Never mind {stage.canary()}.", says=[fails(500)], expect=Outcome.FAILED)
+
+
+@rule(*LEAVING, needs=("facts",))
+def test_nothing_of_a_fact_written_by_hand_leaves(stage: Stage) -> None:
+    alice = stage.caller()
+    record = stage.add(alice, f"Alice likes {stage.canary()}.")
+    stage.turn(alice, f"What do I like, {stage.canary()}?")
+    if "forget" in stage.claims:
+        stage.forget(alice, record)
+
+
+@rule(*LEAVING, needs=("tools",))
+def test_nothing_leaves_with_a_tools_name_arguments_or_result(stage: Stage) -> None:
+    alice = stage.caller()
+    says = [use_tool(stage.canary(), say=f"Let me see {stage.canary()}."), "Found."]
+    stage.turn(alice, "Look it up.", says=says, tool_returns=[stage.canary()])
+
+
+@rule(*LEAVING, needs=("stream",))
+def test_nothing_leaves_of_a_stream_that_is_left_early(stage: Stage) -> None:
+    alice = stage.caller()
+    stage.stream(alice, f"Tell me of {stage.canary()}.", says=[f"Once upon {stage.canary()}."], leave_after=1)
+    stage.turn(alice, "Thank you.")

@@ -35,6 +35,16 @@ def test_facts_are_in_the_first_prompt_of_a_fresh_process(stage: Stage) -> None:
     ask(stage.restart(), stage, alice, "processes.facts-survive", *words, why="it was stored by the process before")
 
 
+def crash(stage: Stage, caller: Caller, before_the_last: int) -> list[str]:
+    """Kill a fresh process while it stores a fact; the words of those it had stored before."""
+    doomed, words = stage.restart(), [stage.canary(), stage.canary()]
+    doomed.add(caller, f"Alice has a cat called {words[0]}.")
+    steps = doomed.steps_of(lambda: doomed.add(caller, f"Alice has a dog called {words[1]}."))
+    text = f"Alice has moved from {stage.canary()} to {stage.canary()}."
+    doomed.kill_during(lambda: doomed.add(caller, text), last_step=max(1, steps - before_the_last))
+    return words
+
+
 @rule("processes.facts-survive", options=NO_LEARNING)
 def test_a_process_killed_while_it_stores_a_fact_leaves_whole_facts(stage: Stage) -> None:
     stage.endangers_the_store()
@@ -43,12 +53,7 @@ def test_a_process_killed_while_it_stores_a_fact_leaves_whole_facts(stage: Stage
     stage.add(alice, f"Alice plays saxophone at {words[0]}.")
     ask(stage, stage, alice, "processes.facts-survive", *words, why="it was stored")
     for before_the_last in NEAR_THE_END:
-        doomed = stage.restart()
-        words += [stage.canary(), stage.canary()]
-        doomed.add(alice, f"Alice has a cat called {words[-2]}.")
-        steps = doomed.steps_of(lambda: doomed.add(alice, f"Alice has a dog called {words[-1]}."))
-        text = f"Alice has moved from {stage.canary()} to {stage.canary()}."
-        doomed.kill_during(lambda: doomed.add(alice, text), last_step=max(1, steps - before_the_last))
+        words += crash(stage, alice, before_the_last)
     ask(stage, stage, alice, "processes.facts-survive", *words, why="it was stored before the process was killed")
     if "list" in stage.claims:
         stage.facts(alice)
@@ -257,10 +262,11 @@ def test_a_system_opened_before_a_fork_works_in_child_and_parent(stage: Stage) -
     before, inside, after = (stage.canary() for _ in range(3))
     server.add(alice, f"Alice plays saxophone at {before}.")
     ask(server, stage, alice, "processes.fork-safe", before, why="it was stored before the fork")
-    server.fork()
-    server.add(alice, f"Alice lives in {inside}.")
-    ask(server, stage, alice, "processes.fork-safe", before, inside, why="the forked child stored it, or its parent")
-    server.join()
+    with server.forked():
+        server.add(alice, f"Alice lives in {inside}.")
+        ask(
+            server, stage, alice, "processes.fork-safe", before, inside, why="the forked child stored it, or its parent"
+        )
     server.add(alice, f"Alice works at {after}.")
     ask(server, stage, alice, "processes.fork-safe", before, inside, after, why="it was stored, there or in the child")
     ask(stage, stage, alice, "processes.fork-safe", before, inside, after, why="parent or child stored it")

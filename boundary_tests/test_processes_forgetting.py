@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from boundary_tests.looks import ENDED, NO_LEARNING, QUESTION, look, scan
 from memtrace.harness.at_once import meanwhile
 from memtrace.harness.holds import Point
@@ -123,7 +125,7 @@ def test_a_turn_in_flight_does_not_bring_a_forgotten_fact_back(stage: Stage) -> 
         stage.facts(alice)
         with stage.hold(point) as held:
             running = stage.start(alice, plan, expect=ENDED)
-            meanwhile(held, lambda alice=alice, record=record: stage.forget(alice, record))
+            meanwhile(held, partial(stage.forget, alice, record))
         stage.finished(running)
         look(stage, stage, alice)
 
@@ -135,7 +137,7 @@ def test_a_turn_in_flight_does_not_bring_an_erased_user_back(stage: Stage) -> No
         stage.turn(alice, "What is my locker code?")
         with stage.hold(point) as held:
             running = stage.start(alice, f"And my bicycle has the code {stage.canary()}.", expect=ENDED)
-            meanwhile(held, lambda alice=alice: stage.erase(alice))
+            meanwhile(held, partial(stage.erase, alice))
         stage.finished(running)
         look(stage, stage, alice)
         stage.turn(alice, "Which code has my bicycle?")

@@ -121,7 +121,7 @@ def _as_pattern(stage: Stage, caller: Caller) -> None:
 @rule("users.wildcard-is-not-a-user", needs=("facts", "list", "forget"))
 def test_a_pattern_lists_and_forgets_its_own_facts_only(stage: Stage) -> None:
     alice, bob, carol = stage.callers(3)
-    matching = _matching(stage, alice) if stage.disposable else []
+    matching = _matching(stage, alice)
     for caller in (alice, bob, carol):
         stage.add(caller, f"Their desk is number {stage.canary()}.")
         stage.facts(caller)
@@ -129,7 +129,8 @@ def test_a_pattern_lists_and_forgets_its_own_facts_only(stage: Stage) -> None:
     for caller in (alice, carol):
         stage.facts(caller)
     for caller in matching:
-        if stage.add(caller, f"Their desk is number {stage.canary()}."):
+        stage.facts(caller)
+        if stage.disposable and stage.add(caller, f"Their desk is number {stage.canary()}."):
             stage.facts(caller)
             if "search" in stage.claims:
                 stage.search(caller, "number of the desk")

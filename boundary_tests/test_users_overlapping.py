@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import permutations
 
 import pytest
@@ -28,26 +27,32 @@ _POINTS: list[tuple[Point, str]] = [
 @pytest.mark.parametrize(("point", "capability"), _POINTS)
 def test_two_turns_that_meet_anywhere_stay_apart(stage: Stage, point: Point, capability: str) -> None:
     stage.needs(capability)
-    _meet(stage, point, stage.callers(2))
+    _meet(stage, point, point)
 
 
 @rule("users.concurrent-turns-apart", needs=("recall",), options={"recall": True})
 def test_two_turns_that_meet_at_the_embedder_stay_apart(stage: Stage) -> None:
-    _meet(stage, "embed", stage.callers(2))
+    _meet(stage, "embed", "embed")
 
 
 @rule("users.concurrent-turns-apart")
 def test_three_turns_stay_apart_in_whatever_order_the_model_answers(stage: Stage) -> None:
-    _meet(stage, "model", stage.callers(3))
+    _meet(stage, "model", "model", "model")
 
 
-def _meet(stage: Stage, point: Point, callers: Sequence[Caller]) -> None:
+@rule("users.concurrent-turns-apart", needs=("tools", "learn"))
+def test_three_turns_that_wait_in_three_places_stay_apart_in_whatever_order(stage: Stage) -> None:
+    _meet(stage, "memory", "tool", "model")
+
+
+def _meet(stage: Stage, *points: Point) -> None:
+    callers = stage.callers(len(points))
     for caller in callers:
         stage.turn(caller, f"My locker code is {stage.canary()}.")
     words = {}
     for order in permutations(range(len(callers))):
-        lines = [_line(stage, point, caller) for caller in callers]
-        interleave(stage, point, [line for line, _ in lines], order)
+        lines = [_line(stage, point, caller) for point, caller in zip(points, callers, strict=True)]
+        interleave(stage, points, [line for line, _ in lines], order)
         words = {line.caller: word for line, word in lines}
         if stage.history().unreached_holds:
             break  # turns that wait for each other have one order

@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     _show_command(commands.add_parser("show", help="show a recorded history as a tree"))
     _learn_command(commands.add_parser("learn", help="mine past turns of the reference memory for facts"))
     _power_command(commands.add_parser("power", help="run the suite on memories that are wrong on purpose"))
+    _record_command(commands.add_parser("record", help="remove a user from a local record of spans"))
     return parser
 
 
@@ -84,7 +85,9 @@ def _need(extra: str) -> None:
     """Raise `UsageError`, one line, where an extra was not installed."""
     for module in EXTRAS[extra]:
         if find_spec(module) is None:
-            raise UsageError(f"this needs {module.partition('.')[0]}, which is not here: pip install 'memtrace-otel[{extra}]'")
+            raise UsageError(
+                f"this needs {module.partition('.')[0]}, which is not here: pip install 'memtrace-otel[{extra}]'"
+            )
 
 
 def _become(module: str, *arguments: str) -> NoReturn:
@@ -283,7 +286,9 @@ def _learn(options: argparse.Namespace) -> int:
 
 
 def _power_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rules", nargs="*", metavar="GLOB", help="only memories that break, or seem to break, such rules")
+    parser.add_argument(
+        "rules", nargs="*", metavar="GLOB", help="only memories that break, or seem to break, such rules"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the matrix as JSON")
     parser.set_defaults(run=_power)
 
@@ -291,6 +296,23 @@ def _power_command(parser: argparse.ArgumentParser) -> None:
 def _power(options: argparse.Namespace) -> int:
     _need("suite")
     _become("memtrace.broken.power", *options.rules, *_given(json=options.json))
+
+
+# record
+
+
+def _record_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=["erase"], help="remove every trace of a user")
+    parser.add_argument("user", help="the user's id")
+    parser.add_argument("--record", type=Path, required=True, metavar="DIRECTORY", help="where the record is")
+    parser.set_defaults(run=_record)
+
+
+def _record(options: argparse.Namespace) -> int:
+    from memtrace.export.record import erase
+
+    print(f"{erase(options.record, options.user)} spans erased")
+    return 0
 
 
 if __name__ == "__main__":

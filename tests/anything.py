@@ -12,6 +12,8 @@ from urllib.parse import quote
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk.metrics._internal.exemplar import Exemplar
+from opentelemetry.sdk.metrics._internal.point import Buckets, ExponentialHistogram, ExponentialHistogramDataPoint
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
@@ -24,20 +26,16 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
     Sum,
 )
-from opentelemetry.sdk.metrics._internal.exemplar import Exemplar
-from opentelemetry.sdk.metrics._internal.point import Buckets, ExponentialHistogram, ExponentialHistogramDataPoint
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceState
 
+from memtrace import redaction
 from memtrace.redaction import CONTENT, EVENT_NAMES, KEYS, METRICS, SPAN_NAMES, SUBJECTS
 
 WORD = "zqtestxmarlins"
-IDENTIFIERS = frozenset(
-    "user.id enduser.id session.id gen_ai.conversation.id gen_ai.memory.record.id memory.scope_id memory.project_id"
-    " service.instance.id".split()
-)
+IDENTIFIERS = {key for key, shape in KEYS.items() if shape in redaction._IDENTIFIERS}
 
 
 class Anything:

@@ -51,6 +51,7 @@ class HistoryWriter:
     def __init__(self, *claims: str, identity: tuple[str, ...] = ("user",), **declares: Any) -> None:
         self._recorder = Recorder()
         self._numbers = itertools.count(1)
+        self.process = "main"
         self.opened(claims or ("turns", "ids", "conv"), identity=identity, declares=declares)
 
     def opened(
@@ -63,8 +64,8 @@ class HistoryWriter:
         )  # fmt: skip
 
     def add(self, kind: type[Any], **fields: Any) -> int:
-        """Any event."""
-        return self._recorder.add(kind, **fields)
+        """Any event, of the process that is set."""
+        return self._recorder.add(kind, **{"process": self.process, **fields})
 
     def turn(
         self, caller: Caller, text: str, *, prompt: Sequence[Line] | None = None, says: str = "Noted.",

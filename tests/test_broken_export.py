@@ -10,7 +10,8 @@ from memtrace.broken import Exhibit, gallery
 from memtrace.model import Verdict
 
 TINY = "memtrace.broken.tiny:TinyMemory"
-EXHIBITS = [exhibit for exhibit in gallery() if exhibit.name.startswith("memtrace.broken.export:")]
+MODULES = ("memtrace.broken.export:", "memtrace.broken.leaving:")
+EXHIBITS = [exhibit for exhibit in gallery() if exhibit.name.startswith(MODULES)]
 pytestmark = pytest.mark.usefixtures("serving")
 
 
@@ -26,6 +27,14 @@ def test_a_broken_memory_is_caught_by_its_rule_and_by_no_other(exhibit: Exhibit)
 def test_a_lawful_memory_is_not_accused(exhibit: Exhibit) -> None:
     for _, test, arguments in scripts_of(scripts):
         assert accused(play(test, exhibit.name, **arguments)) == set()
+
+
+@pytest.mark.parametrize("rule", ["export.no-payload-leaves", "export.no-id-in-clear", "export.local-is-complete"])
+def test_a_lawful_export_holds(rule: str) -> None:
+    verdicts = {
+        entry.finding.verdict for entry in play_rule(scripts, rule, "memtrace.broken.leaving:DigestsIds").values()
+    }
+    assert verdicts == {Verdict.HELD}
 
 
 @pytest.mark.parametrize(

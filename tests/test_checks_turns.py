@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from histories import ALICE, BOB, A, B, C, D, HistoryWriter, Line, call, result
-from turns_by_hand import ANSWERED, ASKED, LOOKUP, judged, talk, verdict, writer
+from turns_by_hand import ANSWERED, ASKED, LOOKUP, ORDER, judged, talk, verdict, writer
 
 from memtrace.harness.events import Expected, Noted
 from memtrace.harness.history import History
@@ -55,6 +55,54 @@ def test_the_system_prompt_has_its_place_too() -> None:
     write.turn(ALICE, f"I am {C}.", prompt=["system: Help.", f"user: I am {C}."])
     write.turn(ALICE, "And?", prompt=[USERS, "system: Help.", "user: And?"])
     assert verdict("prompt-order", write.history()) is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ["system: It is 10:01.", f"user: I am {C}."],  # no system prompt that could be told from other messages
+        ["user: Be brief.", f"user: I am {C}."],
+        [],
+    ],
+)
+def test_what_is_not_known_to_be_the_system_prompt_has_no_place(first: Sequence[Line]) -> None:
+    write = writer()
+    write.fact(ALICE, f"Badge {A}.")
+    write.turn(ALICE, f"I am {C}.", prompt=first)
+    write.turn(ALICE, "And?", prompt=[USERS, "user: Be brief.", "system: Be brief.", "user: And?"])
+    write.turn(ALICE, "And?", prompt=[USERS, "user: Be brief.", "system: Be brief.", "user: And?"])
+    assert verdict("prompt-order", write.history()) is Verdict.INCONCLUSIVE
+
+
+def test_words_whose_kind_cannot_be_told_have_no_place() -> None:
+    def history(block: str, *, claims: Sequence[str] = tuple(CAPABILITIES)) -> History:
+        write = writer()
+        write.opened(claims, declares={"prompt_order": ORDER}, system_prompt=f"Help with {D}.")
+        write.fact(ALICE, f"Open until {B}.", scope="agent")
+        write.turn(ALICE, f"I am {C}.")
+        write.turn(ALICE, f"I am {C}, {A}.", prompt=[block, AGENTS, f"user: I am {C}, {A}."])
+        return write.history()
+
+    for block in (
+        f"system: {D}",
+        f"system: {C}",
+        f"system: {A}",
+        f"user: Known: {C} and more that makes this no message.",
+    ):
+        assert verdict("prompt-order", history(block)) is Verdict.INCONCLUSIVE
+
+
+def test_a_conversation_told_in_a_block_has_the_place_of_the_window() -> None:
+    def history(*claims: str) -> Verdict:
+        write = writer()
+        write.opened(("facts", "turns", "learn", *claims), declares={"prompt_order": ORDER})
+        write.fact(ALICE, f"Open until {B}.", scope="agent")
+        write.turn(ALICE, f"I am {C}.")
+        write.turn(ALICE, "And?", prompt=[f"system: {C}", AGENTS, "user: And?"])
+        return verdict("prompt-order", write.history())
+
+    assert history() is Verdict.VIOLATED
+    assert history("conv") is Verdict.VIOLATED
 
 
 def test_a_system_that_declares_no_order_is_not_judged_by_one() -> None:
@@ -132,6 +180,26 @@ def test_what_was_said_on_the_way_to_a_tool_is_no_answer() -> None:
     assert verdict("input-and-answer", history(f"On {B}.")) is Verdict.HELD
 
 
+def test_a_transcript_shows_what_was_said_on_the_way_beside_the_call() -> None:
+    write = writer()
+    turn = write.begin(ALICE, f"Where is {A}?")
+    write.model(turn, [ASKED], says=f"Let me see, {D}.", calls=[LOOKUP])
+    write.model(turn, [ASKED, call("1", said=f"Let me see, {D}."), result("1", "Here.")], says=f"On {B}.")
+    write.end(turn)
+    kept = [ASKED, call("1", said=f"Let me see, {D}."), result("1", "Here."), ANSWERED]
+    write.turn(ALICE, "Next?", prompt=[*kept, "user: Next?"])
+    assert verdict("input-and-answer", write.history()) is Verdict.HELD
+
+
+def test_turns_that_cannot_be_told_apart_are_not_judged() -> None:
+    write = writer()
+    for _ in range(2):
+        write.turn(ALICE, "Hello.", says="Hi.")
+    write.turn(ALICE, f"Where is {A}?", says="", prompt=["user: Hello.", "user: Hello.", f"user: Where is {A}?"])
+    write.turn(ALICE, "Next?", prompt=[f"user: Where is {A}?", "user: Next?"])
+    assert verdict("input-and-answer", write.history()) is Verdict.INCONCLUSIVE
+
+
 def test_answers_that_two_turns_share_are_not_one_kept_twice() -> None:
     write = writer()
     for word in (A, C):
@@ -194,6 +262,26 @@ def test_a_window_replays_the_newest_whole_turns_and_no_more() -> None:
         assert found.verdict is Verdict.VIOLATED
         assert reason in found.reason
     assert verdict("window-is-bounded", history(0, *newest, exact=False)) is Verdict.INCONCLUSIVE
+    assert verdict("window-is-bounded", history(0, f"user: [10:00] Who is {C}?")) is Verdict.VIOLATED
+    assert verdict("window-is-bounded", history(0, "user: Who is there?", "user: Do be brief.")) is Verdict.INCONCLUSIVE
+
+
+def test_tool_traffic_takes_no_room_in_a_window() -> None:
+    write = writer(window=2)
+    write.turn(ALICE, "Find it.", outcome="limit", prompt=["user: Find it."], says="")
+    for word, answer in ((A, B), (C, D)):
+        write.turn(ALICE, f"Where is {word}?", says=f"On {answer}.")
+    newest = [f"user: Where is {C}?", call("1"), result("1", f"On {D}."), f"assistant: On {D}."]
+    write.turn(ALICE, "Next?", prompt=[*newest, "user: Next?"])
+    assert verdict("window-is-bounded", write.history()) is Verdict.HELD
+
+
+def test_where_messages_are_recalled_the_window_cannot_be_told_from_them() -> None:
+    write = writer()
+    write.opened(tuple(CAPABILITIES), declares={"window": 0}, recall=True)
+    write.turn(ALICE, f"Where is {A}?", says=f"On {B}.")
+    write.turn(ALICE, "Next?", prompt=[ASKED, "user: Next?"])
+    assert verdict("window-is-bounded", write.history()) is Verdict.NOT_EXERCISED
 
 
 def grown(sizes: Sequence[int], lengths: Sequence[int]) -> History:
@@ -211,6 +299,14 @@ def test_bytes_and_prompts_that_grow_faster_than_the_turns_are_a_violation() -> 
     assert verdict("growth-is-linear", grown((mega, 2 * mega, 3 * mega), (0, 0))) is Verdict.HELD
     assert verdict("growth-is-linear", grown((mega, 2 * mega, 4 * mega), (0, 0))) is Verdict.VIOLATED
     assert verdict("growth-is-linear", grown((0, 0, 0), (100, 1000))) is Verdict.VIOLATED
+
+
+def test_a_measured_turn_without_a_prompt_decides_nothing() -> None:
+    write = writer()
+    for turns in range(3):
+        turn = write.turn(ALICE, f"Where is {A}?", outcome="failed")
+        write.add(Noted, name="stored", value={"turns": turns, "bytes": 0, "turn": turn})
+    assert verdict("growth-is-linear", write.history()) is Verdict.INCONCLUSIVE
 
 
 # What is kept of a turn that did not

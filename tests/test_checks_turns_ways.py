@@ -244,7 +244,17 @@ def test_a_handed_over_run_is_kept_once_without_its_hand_off() -> None:
     assert verdict("handoff-recorded-once", handed_over(ASKED, ANSWERED, ASKED, ANSWERED)) is Verdict.VIOLATED
     assert verdict("handoff-recorded-once", handed_over(ASKED, ANSWERED, f"user: wants {C}")) is Verdict.VIOLATED
     assert verdict("handoff-recorded-once", handed_over()) is Verdict.VIOLATED
+    assert "more than once" in judged("handoff-recorded-once", handed_over(ASKED, ASKED, ANSWERED)).reason
+    assert "more than once" in judged("handoff-recorded-once", handed_over(ASKED, ANSWERED, ANSWERED)).reason
+    assert "is not kept as" in judged("handoff-recorded-once", handed_over(ANSWERED, ASKED)).reason
     assert verdict("handoff-recorded-once", handed_over(exact=False)) is Verdict.INCONCLUSIVE
+
+
+def test_a_handed_over_run_that_failed_need_not_be_kept() -> None:
+    write = writer()
+    write.turn(ALICE, f"Where is {A}?", via="handoff", outcome="failed")
+    write.turn(ALICE, "Next?")
+    assert verdict("handoff-recorded-once", write.history()) is Verdict.INCONCLUSIVE
 
 
 def overlapped(*prompt: Line, second: str = "ok", exact: bool = True) -> History:
@@ -255,6 +265,17 @@ def overlapped(*prompt: Line, second: str = "ok", exact: bool = True) -> History
     write.end(first)
     write.turn(ALICE, "Next?", prompt=[*prompt, "user: Next?"], exact=exact)
     return write.history()
+
+
+def test_what_is_seen_before_overlapping_turns_have_ended_decides_nothing() -> None:
+    write = writer()
+    first = write.begin(ALICE, f"Where is {A}?")
+    write.model(first, [ASKED], says=f"On {B}.")
+    write.turn(ALICE, f"Who is {C}?", says=f"It is {D}.")
+    write.stored(ALICE)
+    write.end(first)
+    write.stored(ALICE, f"user: Who is {C}?", f"assistant: It is {D}.", ASKED, ANSWERED)
+    assert verdict("overlapping-turns-both-kept", write.history()) is Verdict.HELD
 
 
 def test_overlapping_turns_are_both_kept_or_one_fails() -> None:

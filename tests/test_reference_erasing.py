@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from remembering import Lab, MemoryModel, ask, keep_all, say, user_scope, window
@@ -269,6 +270,7 @@ def test_a_window_that_a_turn_in_flight_wrote_too_late_is_not_kept_until_the_use
     assert memory._windows.get(Key("", "alice")).unsummarized == ()
     [span] = lab.spans("memory.write.window")
     assert (span.attributes["memory.action"], span.attributes["memory.count"]) == ("discarded", 0)
+    assert lab.spans("memory.write")[-1].attributes["memory.messages_added"] == 0
 
 
 def test_facts_of_a_turn_that_was_overtaken_are_not_stored_for_a_moment(lab):
@@ -370,6 +372,28 @@ def test_a_saved_file_goes_whichever_process_wrote_it(lab):
     there.for_user("alice").save(lab.path / "alice.json")
     assert full(lab).erase("alice").files == 1
     assert not (lab.path / "alice.json").exists()
+
+
+def test_whenever_saving_is_overtaken_no_file_stays(lab):
+    store = Busy(lab.store)
+    memory, other, path = full(lab, location=store), full(lab), lab.path / "alice.json"
+
+    def saves(at):
+        path.unlink(missing_ok=True)
+        other.erase("alice")
+        say(memory, "alice", "secretword")
+        store.calls, store.at, store.act = 0, at, lambda: other.erase("alice")
+        with suppress(UsageError):
+            memory.for_user("alice").save(path)
+        store.at = 0
+        return store.calls
+
+    calls = saves(0)
+    assert path.exists()
+    for at in range(1, calls + 1):
+        for moment in (at, -at):
+            saves(moment)
+            assert not path.exists(), moment
 
 
 def test_a_file_cut_short_and_what_a_crash_left_beside_it_go_too(lab):

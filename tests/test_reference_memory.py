@@ -453,6 +453,7 @@ def test_every_read_and_write_shows_in_spans_with_counts_and_links(lab):
     assert names.count("chat memory-model") == 2
     [read] = lab.spans("memory.read")
     assert read.attributes["memory.message_count"] == 6
+    assert lab.spans("memory.write")[0].attributes["memory.messages_added"] == 2
     [facts] = lab.spans("memory.read.persistent_facts.user")
     assert facts.attributes["memory.rendered_count"] == 2
     assert facts.attributes["memory.scope_id"] == "alice"

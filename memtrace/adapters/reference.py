@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, cast
 
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import NoOpTracerProvider
 
 from memtrace.errors import UsageError
+from memtrace.export import otlp
 from memtrace.harness.system import APPROVAL_TOOL, CAPABILITIES, TOOL, Environment, ModelRequest
 from memtrace.model import Caller, Fact, Level, Message, Outcome, Record, Reply, Scope, ToolCall, Unresolved
 from memtrace.reference.agent import Agent, Runnable
@@ -55,7 +57,8 @@ class Reference:
 
     def __init__(self, env: Environment) -> None:
         self._env = env
-        self._tracing = _tracing(env)
+        self._provider = _provider(env) if env.options.get("tracing", True) else None
+        self._tracing = Tracing(tracer_provider=self._provider or NoOpTracerProvider())
         self._store = open_store(env.store_url)
         self._checkpoints = Checkpoints(env.dir / "paused.db")
         self._turn_log = TurnLog(env.dir / "turns.db")
@@ -234,10 +237,12 @@ class Reference:
         return outcome_of(error)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Let go of connections, and export what waits."""
         self._answers.close()
         self._remembers.close()
         self._store.close()
+        if self._provider is not None:
+            self._provider.shutdown()
 
 
 class SyncReference(Reference):
@@ -322,14 +327,16 @@ class AsyncReference(Reference):
         return _reply(await self._supervisor(caller).arun(text, context=_context(caller)))
 
 
-def _tracing(env: Environment) -> Tracing:
-    if not env.options.get("tracing", True):
-        return Tracing(tracer_provider=NoOpTracerProvider())
-    provider = TracerProvider()
+def _provider(env: Environment) -> TracerProvider:
+    """Spans whole to the harness, which stands for the local record, and redacted to the collector."""
+    provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(env.span_processor)
     if not env.options.get("foreign_exporter"):
         own(provider)
-    return Tracing(tracer_provider=provider)
+        # Without the extra there is no exporter, and the rules about exporting are not exercised.
+        with suppress(UsageError):
+            provider.add_span_processor(BatchSpanProcessor(otlp(endpoint=env.collector_url, protocol="http/protobuf")))
+    return provider
 
 
 def _context(caller: Caller) -> Caller | None:

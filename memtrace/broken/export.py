@@ -74,7 +74,7 @@ class _Traced(TinyMemory):
 
     @contextmanager
     def model_span(self, model: str, messages: list[dict[str, Any]]) -> Iterator[None]:
-        with self.tracing.model_call(model, [_message(m) for m in messages]):
+        with self.tracing.model_call(model, [as_message(m) for m in messages]):
             yield
 
 
@@ -111,7 +111,8 @@ class LinksBackgroundWork(TinyMemory):
             super().learn(caller, key, text, answer)
 
 
-def _message(sent: dict[str, Any]) -> Message:
+def as_message(sent: dict[str, Any]) -> Message:
+    """A chat-API message as it is recorded."""
     functions = [(call["id"], call["function"]) for call in sent.get("tool_calls") or ()]
     calls = tuple(ToolCall(number, function["name"], function["arguments"]) for number, function in functions)
     return Message(Author(sent["role"]), str(sent.get("content") or ""), calls, sent.get("tool_call_id", ""))

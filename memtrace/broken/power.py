@@ -51,7 +51,9 @@ class Result:
         name = f"{self.exhibit.name.removeprefix(_PACKAGE):<{width}}"
         if not self.exhibit.breaks:
             accused = ", ".join(sorted({*self.violated, *self.undecided}))
-            return f"{name}  lawful    {f'ACCUSED of {accused}' if accused else 'not accused'} in {self.scripts} scripts"
+            return (
+                f"{name}  lawful    {f'ACCUSED of {accused}' if accused else 'not accused'} in {self.scripts} scripts"
+            )
         others = ", ".join(sorted(self.violated.keys() - {self.exhibit.breaks}))
         how = f"in {self.violated[self.exhibit.breaks]} of {self.scripts} scripts{f'; also {others}' if others else ''}"
         return f"{name}  {'caught  ' if self.right else 'NOT SEEN'}  {self.exhibit.breaks} {how}"
@@ -114,14 +116,14 @@ def summary(found: Iterable[Result]) -> str:
     broken = [result for result in found if result.exhibit.breaks]
     lawful = [result for result in found if not result.exhibit.breaks]
     caught, accused = sum(result.right for result in broken), sum(not result.right for result in lawful)
-    return (
-        f"{caught} of {len(broken)} broken memories caught by their rule, {accused} of {len(lawful)} lawful ones accused"
-    )
+    return f"{caught} of {len(broken)} broken memories caught by their rule, {accused} of {len(lawful)} lawful ones accused"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the matrix; 1 where a memory was judged wrongly."""
-    parser = argparse.ArgumentParser(prog="memtrace power", description="Run the suite on memories that are wrong on purpose.")
+    parser = argparse.ArgumentParser(
+        prog="memtrace power", description="Run the suite on memories that are wrong on purpose."
+    )
     parser.add_argument("rules", nargs="*", metavar="GLOB")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -43,24 +46,17 @@ class WritesInTwoSteps(TinyProcesses):
 class KeepsUntilClosed(TinyProcesses):
     """Holds what it is told in the process, and stores it as it is closed."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.waiting: list[Any] = []
+    held: list[Row] | None = None
 
     def rows(self) -> list[Row]:
-        rows = super().rows()
-        for how in self.waiting:
-            rows = how(rows)
-        return rows
+        return super().rows() if self.held is None else self.held
 
     def change(self, how: Any) -> None:
-        how(self.rows())
-        self.waiting.append(how)
+        self.held = how(self.rows())
 
     def close(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for how in waiting:
-            super().change(how)
+        if self.held is not None:
+            super().change(lambda _rows: self.held)
 
 
 @broken("processes.search-after-restart", report="https://github.com/open-webui/open-webui/issues/7576")
@@ -230,44 +226,40 @@ class LoadsOneTooFew(TinyProcesses):
 
 @lawful(
     "what it was told is in the store once it has settled",
-    rules=("processes.facts-survive", "processes.other-process-seen", "processes.two-writers", "processes.forget-fact"),
+    rules=("processes.facts-survive", "processes.forget-fact", "processes.forget-user"),
 )
 class WritesBehind(TinyProcesses):
-    """Stores what it is told when it has settled, and not before."""
+    """Stores what it is told when it has settled, and not before; no other process may write meanwhile."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.waiting: list[Any] = []
+    capabilities = TinyProcesses.capabilities - {"shared"}
+    held: list[Row] | None = None
 
     def rows(self) -> list[Row]:
-        rows = super().rows()
-        for how in list(self.waiting):
-            rows = how(rows)
-        return rows
+        return super().rows() if self.held is None else self.held
 
     def change(self, how: Any) -> None:
-        how(self.rows())
-        self.waiting.append(how)
+        with self.lock:
+            self.held = how(self.rows())
 
     def settle(self) -> None:
-        while self.waiting:
-            super().change(self.waiting.pop(0))
+        with self.lock:
+            if self.held is not None:
+                super().change(lambda _rows: self.held)
+            self.held = None
+
+    def close(self) -> None:
+        self.settle()
 
 
 @lawful("one of two writers fails loudly", rules=("processes.two-writers", "processes.fork-safe"))
 class OneWriterAtATime(TinyProcesses):
     """Raises where another process is writing, and does not wait."""
 
-    def change(self, how: Any) -> None:
-        lock = self.env.dir / "tiny.busy"
-        try:
-            lock.touch(exist_ok=False)
-        except FileExistsError as error:
-            raise BlockingIOError("another process is writing") from error
-        try:
-            super().change(how)
-        finally:
-            lock.unlink()
+    @contextmanager
+    def one_writer(self) -> Iterator[None]:
+        with (self.env.dir / "tiny.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
 
 
 @lawful("a fresh index is as good as an old one", rules=("processes.search-after-restart",))

@@ -11,8 +11,7 @@ from memtrace.broken.tiny import Key, Refused, Row
 from memtrace.broken.tiny_offline import TinyOffline
 from memtrace.broken.tiny_own_recall import TinyOwnRecall
 from memtrace.broken.tiny_processes import TinyProcesses
-from memtrace.harness.system import Environment
-from memtrace.model import Caller
+from memtrace.model import Caller, Reply
 
 # Facts
 
@@ -24,7 +23,7 @@ class LeavesWhatItReplaced(TinyProcesses):
     def forget(self, caller: Caller, record: str | None = None) -> int:
         if record is None:
             return super().forget(caller)
-        self.mark(self.own(caller), forgotten=1)
+        self.forgets(self.own(caller), forgotten=1)
         key, before = self.own(caller), len(self.rows())
         self.change(lambda rows: [row for row in rows if (row.key, row.id) != (key, record)])
         return before - len(self.rows())
@@ -90,7 +89,7 @@ class LeavesSavedWindows(TinyProcesses):
         super().load(caller, f"{path}.window")
 
 
-@broken("processes.forget-user", report="https://github.com/topoteretes/cognee/issues/3526")
+@broken("processes.forget-user")
 class LeavesRecall(TinyOwnRecall):
     """Erases a user, and recalls what they said."""
 
@@ -111,6 +110,14 @@ class KeepsWhatItBegan(TinyProcesses):
 
     def keep(self, key: Key, facts: list[str]) -> None:
         super(TinyProcesses, self).keep(key, facts)
+
+
+@broken("processes.forget-stays-forgotten")
+class ErasesHereAlone(TinyProcesses):
+    """Does not tell the other processes whom it has erased."""
+
+    def let_go(self, key: Key) -> None:
+        pass
 
 
 @broken("processes.forget-stays-forgotten", report="https://github.com/topoteretes/cognee/issues/3526")
@@ -144,14 +151,13 @@ class TinyForgetfulLog(TinyOffline, TinyProcesses):
 
     def strike(self, key: Key) -> None:
         """Remove a user's words from the log of what was said."""
-        if self.log.exists():
-            lines = self.log.read_text().splitlines(keepends=True)
-            self.log.write_text("".join(line for line in lines if tuple(json.loads(line)[0]) != key))
+        said = self.said()
+        self.log.write_text("".join(json.dumps(line) + "\n" for line in said if line[0] != key))
 
 
 @broken("processes.forget-stays-forgotten")
 class MinesWhatWasForgotten(TinyForgetfulLog):
-    """Learns offline from all that was ever said."""
+    """Learns offline from all that was ever said by those who were not erased."""
 
     def strike(self, key: Key) -> None:
         pass
@@ -166,37 +172,35 @@ class RefusesToLoad(TinyProcesses):
 
     def save(self, caller: Caller, path: str) -> None:
         key = self.own(caller)
-        saved = {"of": [*key, self.marks(key).erased], "messages": self.windows.get(key, [])}
+        saved = {"of": [*key, self.forgot(key).erased], "messages": self.windows.get(key, [])}
         temporary = Path(path + ".new")
         temporary.write_text(json.dumps(saved))
         temporary.replace(path)
 
     def load(self, caller: Caller, path: str) -> None:
         key, saved = self.own(caller), json.loads(Path(path).read_text())
-        if saved["of"] != [*key, self.marks(key).erased]:
+        if saved["of"] != [*key, self.forgot(key).erased]:
             raise Refused("that window is another user's, or from before they were erased")
         self.windows[key] = [(role, text) for role, text in saved["messages"]]
-        self.window_of[key] = self.marks(key).erased
+        self.window_of[key] = self.forgot(key).erased
 
 
-@lawful("what is forgotten waits for the turn to end, and is forgotten then", rules=("processes.forget-stays-forgotten",))
+@lawful(
+    "what is forgotten waits for the turn to end, and is forgotten then", rules=("processes.forget-stays-forgotten",)
+)
 class ForgetsAfterTheTurn(TinyProcesses):
     """Lets whoever forgets wait until the user's turns in this process have ended."""
 
-    def __init__(self, env: Environment) -> None:
-        super().__init__(env)
-        self.busy = self.lock
-
-    def run(self, caller: Caller, key: Key | None, text: str, traffic: list[dict[str, Any]]) -> Any:
-        with self.busy:
+    def run(self, caller: Caller, key: Key | None, text: str, traffic: list[dict[str, Any]]) -> Reply:
+        with self.lock:
             return super().run(caller, key, text, traffic)
 
     def forget(self, caller: Caller, record: str | None = None) -> int:
-        with self.busy:
+        with self.lock:
             return super().forget(caller, record)
 
     def erase(self, caller: Caller) -> None:
-        with self.busy:
+        with self.lock:
             super().erase(caller)
 
 

@@ -31,12 +31,24 @@ class TinyOffline(TinyMemory):
     def logged(self, key: Key, text: str, answer: str) -> tuple[Key, str]:
         return key, text
 
+    def said(self) -> list[tuple[Key, str]]:
+        """What was logged."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [(tuple(key), text) for key, text in map(json.loads, lines)]
+
+    def erase(self, caller: Caller) -> None:
+        super().erase(caller)
+        said, own = self.said(), self.own(caller)
+        gone = {text for key, text in said if key == own}
+        self.log.write_text("".join(json.dumps(line) + "\n" for line in said if line[0] != own))
+        self.mined.write_text(json.dumps([mark for mark in self.marks() if mark[1] not in gone]))
+
     def learn_offline(
         self, *, caller: Caller = _NOBODY, scope: str = "agent", personal: bool = False, **_options: Any
     ) -> int:
         if self.gated(scope, personal):
             raise Refused("personal data needs personal=True")
-        said = [(tuple(key), text) for key, text in map(json.loads, self.log.read_text().splitlines())]
+        said = self.said()
         if scope == "user":
             return self.mine(self.own(caller), [text for key, text in said if key == self.own(caller)])
         users = {text: {key for key, other in said if other == text} for _, text in said}
@@ -58,10 +70,16 @@ class TinyOffline(TinyMemory):
 
     def claimed(self, target: Key, text: str) -> bool:
         """Whether a text is mined for a target for the first time."""
-        path = self.env.dir / "mined.json"
-        mined = json.loads(path.read_text()) if path.exists() else []
-        mark = [list(target), text]
-        if mark in mined:
+        mark, marks = [list(target), text], self.marks()
+        if mark in marks:
             return False
-        path.write_text(json.dumps([*mined, mark]))
+        self.mined.write_text(json.dumps([*marks, mark]))
         return True
+
+    @property
+    def mined(self) -> Path:
+        return self.env.dir / "mined.json"
+
+    def marks(self) -> list[list[Any]]:
+        """Target and text of whatever was mined."""
+        return json.loads(self.mined.read_text()) if self.mined.exists() else []

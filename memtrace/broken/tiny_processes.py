@@ -7,47 +7,47 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from memtrace.broken.tiny import Key, TinyMemory
-from memtrace.harness.system import Environment
 from memtrace.model import Caller, Message
 
 
-class Marks(NamedTuple):
+class Forgot(NamedTuple):
     """How often a user has forgotten facts, and was erased."""
 
     forgotten: int = 0
     erased: int = 0
 
 
-_BEGAN: ContextVar[Marks] = ContextVar("the marks as the turn began")
+_BEGAN: ContextVar[Forgot] = ContextVar("what had been forgotten as the turn began")
 
 
 class TinyProcesses(TinyMemory):
     """The correct one: a turn keeps nothing that was forgotten since it began, a window nothing from before an erasure.
 
-    The marks are in a file, and say of nobody what they forgot.
+    How often that was is in a file, which says of nobody what they forgot.
     """
 
-    def __init__(self, env: Environment) -> None:
-        super().__init__(env)
+    def __post_init__(self) -> None:
+        """No window is older than an erasure."""
+        super().__post_init__()
         self.window_of: dict[Key, int] = {}
 
-    def marks(self, key: Key) -> Marks:
-        """How things stand with a user, in any process."""
-        path = self.env.dir / "tiny.marks"
-        return Marks(*json.loads(path.read_text()).get("\n".join(key), ())) if path.exists() else Marks()
+    def forgot(self, key: Key) -> Forgot:
+        """How often a user has, in any process."""
+        path = self.env.dir / "tiny.forgot"
+        return Forgot(*json.loads(path.read_text()).get("\n".join(key), ())) if path.exists() else Forgot()
 
-    def mark(self, key: Key, **more: int) -> None:
+    def forgets(self, key: Key, **more: int) -> None:
         """Something is about to be forgotten."""
-        path, marks = self.env.dir / "tiny.marks", self.marks(key)
+        path = self.env.dir / "tiny.forgot"
         with self.lock, self.one_writer():
-            known = json.loads(path.read_text()) if path.exists() else {}
-            known["\n".join(key)] = marks._replace(**{name: getattr(marks, name) + n for name, n in more.items()})
+            known, before = json.loads(path.read_text()) if path.exists() else {}, self.forgot(key)
+            known["\n".join(key)] = before._replace(**{name: getattr(before, name) + n for name, n in more.items()})
             path.write_text(json.dumps(known))
 
     def prompt(self, caller: Caller, key: Key | None, text: str) -> list[dict[str, Any]]:
-        """Read, and note how things stand."""
+        """Read, and note how often anything was forgotten."""
         if key is not None:
-            _BEGAN.set(self.marks(key))
+            _BEGAN.set(self.forgot(key))
         return super().prompt(caller, key, text)
 
     def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
@@ -61,11 +61,11 @@ class TinyProcesses(TinyMemory):
 
     def erased_since(self, key: Key) -> bool:
         """Whether the user was erased since the turn began."""
-        return self.marks(key).erased != _BEGAN.get().erased
+        return self.forgot(key).erased != _BEGAN.get().erased
 
     def keep(self, key: Key, facts: list[str]) -> None:
         """No facts, where some were forgotten meanwhile."""
-        if self.marks(key) == _BEGAN.get(self.marks(key)):
+        if self.forgot(key) == _BEGAN.get(self.forgot(key)):
             super().keep(key, facts)
 
     def replayed(self, key: Key | None) -> list[tuple[str, str]]:
@@ -81,17 +81,17 @@ class TinyProcesses(TinyMemory):
 
     def let_go(self, key: Key) -> None:
         """Drop a window that another process's erasure came after."""
-        if self.window_of.get(key, 0) != self.marks(key).erased and key in self.windows:
+        if self.window_of.get(key, 0) != self.forgot(key).erased and key in self.windows:
             del self.windows[key]
             self.window_of.pop(key, None)
 
     def forget(self, caller: Caller, record: str | None = None) -> int:
         """Tell the turns in flight, then forget."""
-        self.mark(self.own(caller), forgotten=1)
+        self.forgets(self.own(caller), forgotten=1)
         return super().forget(caller, record)
 
     def erase(self, caller: Caller) -> None:
         """Tell everyone, then erase."""
-        self.mark(self.own(caller), erased=1)
+        self.forgets(self.own(caller), erased=1)
         super().erase(caller)
         self.window_of.pop(self.own(caller), None)

@@ -27,6 +27,11 @@ class TinyTranscript(TinyTraffic):
         super().write(caller, key, text, answer)
         self.transcripts[key].append([*self.traffic(text), {"role": "assistant", "content": answer}])
 
+    def erase(self, caller: Caller) -> None:
+        """Remove the caller's transcripts too."""
+        super().erase(caller)
+        self.transcripts.pop(self.own(caller), None)
+
     def conversation(self, key: Key | None) -> Messages:
         """The newest whole turns, no more of them than the window has room for."""
         room = self.option("window", 20) // 2

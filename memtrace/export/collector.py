@@ -116,5 +116,6 @@ def _protocol(signal: str, given: str) -> str:
 
 
 def _signal_url(endpoint: str, signal: str) -> str:
-    """A base URL gets the signal's path, as with the variable; a URL with a path is taken as it is."""
-    return endpoint if urlsplit(endpoint).path.strip("/") else f"{endpoint.rstrip('/')}/v1/{signal}"
+    """A base URL gets the signal's path, as the one in ``OTEL_EXPORTER_OTLP_ENDPOINT`` does."""
+    base = endpoint.rstrip("/")
+    return base if base.endswith(f"/v1/{signal}") else f"{base}/v1/{signal}"

@@ -179,7 +179,7 @@ class _Child:
         self._out.send({"id": number, "steps": steps, "performed": answer})
 
     def _fork(self, number: int) -> None:
-        """The forked child goes on with the same system; lanes are threads and do not cross a fork, so it gets new ones."""
+        """The forked child goes on with the same system, on lanes of its own: they are threads, and cross no fork."""
         if pid := self._out.fork():
             _, status = os.waitpid(pid, 0)
             if status:

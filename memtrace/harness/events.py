@@ -165,6 +165,13 @@ class SpanEnded(Event, frozen=True, kw_only=True, tag=True):
     dropped: int = 0
 
 
+class Exported(Event, frozen=True, kw_only=True, tag=True):
+    """The system sent telemetry to its collector: ``traces``, ``logs`` or ``metrics``, and the bytes, in base64."""
+
+    signal: str
+    body: str
+
+
 class Scanned(Event, frozen=True, kw_only=True, tag=True):
     """The files of the script's directory were searched: canary -> names of the files that hold it."""
 
@@ -217,5 +224,5 @@ class Noted(Event, frozen=True, kw_only=True, tag=True):
 
 AnyEvent = (
     Opened | Closed | TurnStarted | TurnEnded | ModelCalled | ModelReplied | CalledBack | FactWritten | FactsRead
-    | SpanEnded | Scanned | ProcessStarted | ProcessEnded | Held | Expected | Noted
+    | SpanEnded | Exported | Scanned | ProcessStarted | ProcessEnded | Held | Expected | Noted
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What was forgotten, and where it turned up again all the same.
+"""What was forgotten: which words, of whom, when.
 
 A word counts as forgotten where everything that its owner had said or stored of it by then was. Whoever says it again
 afterwards brings it back lawfully. What was forgotten as a fact may go on standing in the conversation it was said in;
@@ -7,20 +7,17 @@ what was erased may not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
-from memtrace.harness.events import Closed, FactsRead, FactWritten, Opened, ProcessStarted, Scanned
+from memtrace.harness.events import FactsRead, FactWritten
 from memtrace.harness.facts_seen import READS, listings
-from memtrace.harness.findings import Judgement, accuse, shown, violated
-from memtrace.harness.history import Call, History, Source, canaries_in, excerpt
-from memtrace.model import Caller, Evidence
+from memtrace.harness.history import History, Source, canaries_in
+from memtrace.model import Caller
 
 FORGETTING: Final = frozenset({"forget", "erase"})
-_PROMPT: Final = ("prompt",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,36 +51,6 @@ class Forgetting:
     def __str__(self) -> str:
         which = f" of record {self.event.record}" if self.event.record else ""
         return f"{self.event.op}{which} by {self.caller.user or self.caller.session:.60}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Remnant:
-    """A forgotten word that was seen again: in a prompt, in a read, or in files."""
-
-    forgetting: Forgetting
-    word: str
-    at: int
-    process: str
-    call: Call | None = None
-    read: FactsRead | None = None
-    files: tuple[str, ...] = ()
-
-    def accuse(self, reason: str) -> Judgement:
-        """A violation seen here."""
-        forgotten = Evidence("what was forgotten", f"{self.word}, by {self.forgetting}")
-        if self.call is not None:
-            return accuse(self.call, reason, shown(self.call, self.word), forgotten)
-        if self.read is not None:
-            text = next(text for text in self.read.texts if self.word in text.lower())
-            return violated(reason, Evidence(f"what {self.read.op} gave", excerpt(text, self.word)), forgotten)
-        return violated(reason, Evidence("still in the files", ", ".join(self.files)), forgotten)
-
-    @property
-    def where(self) -> str:
-        """Where it was seen, in a few words."""
-        if self.call is not None:
-            return f"the {self.call.purpose} prompt of turn {self.call.turn}"
-        return f"what {self.read.op} gave" if self.read is not None else f"the file {self.files[0]}"
 
 
 @lru_cache(maxsize=1)
@@ -156,163 +123,9 @@ def _only_in(history: History, word: str, records: set[str], event: FactWritten)
     return bool(holding) and holding <= records
 
 
-# Where it turned up again
-
-
-@lru_cache(maxsize=1)
-def remnants(history: History) -> tuple[Remnant, ...]:
-    """Every sighting of a forgotten word that nobody had brought back, in order."""
-    found = [
-        remnant
-        for forgetting in forgettings(history)
-        for seen in (_in_prompts, _in_reads, _in_files)
-        for remnant in seen(history, forgetting)
-    ]
-    return tuple(sorted(found, key=lambda remnant: remnant.at))
-
-
-def _in_prompts(history: History, forgetting: Forgetting) -> Iterator[Remnant]:
-    """In calls of turns that its caller began afterwards."""
-    for call in history.all_calls:
-        turn = call.turn
-        if turn is None or turn.started < forgetting.at or not history.same(turn.caller, forgetting.caller):
-            continue
-        for word in canaries_in(call.prompt.text):
-            if word not in forgetting.spoken and _gone(history, forgetting, word, call.at, turn.caller):
-                yield Remnant(forgetting, word, call.at, turn.process, call=call)
-
-
-def _in_reads(history: History, forgetting: Forgetting) -> Iterator[Remnant]:
-    for read in history.of(FactsRead):
-        if read.at < forgetting.at or read.error or not history.same(read.caller, forgetting.caller):
-            continue
-        for word in canaries_in("\n".join(_texts(read, forgetting))):
-            lawful = word in forgetting.spoken and read.op not in READS
-            if not lawful and _gone(history, forgetting, word, read.at, read.caller):
-                yield Remnant(forgetting, word, read.at, read.process, read=read)
-
-
-def _texts(read: FactsRead, forgetting: Forgetting) -> Iterable[str]:
-    # What was said in a turn may have been learned more than once, and one of the two superseded.
-    if read.facts and forgetting.spoken:
-        return [fact.text for fact in read.facts if not fact.superseded]
-    return read.texts
-
-
-def _in_files(history: History, forgetting: Forgetting) -> Iterator[Remnant]:
-    """In files that hold memory: not in telemetry, nor where the application had a window saved."""
-    for scan in history.of(Scanned):
-        for word, files in scan.found.items():
-            kept = tuple(file for file in files if not _no_memory(history, file))
-            if scan.at > forgetting.at and kept and word not in forgetting.spoken:
-                if _gone(history, forgetting, word, scan.at):
-                    yield Remnant(forgetting, word, scan.at, scan.process, files=kept)
-
-
-def _no_memory(history: History, file: str) -> bool:
-    telemetry = history.declared("telemetry") or ()
-    saved = {event.file for event in history.of(FactWritten) if event.op == "save"}
-    return any(fnmatchcase(file, pattern) for pattern in telemetry) or any(
-        file == name or file.startswith(f"{name}/") for name in saved if name
-    )
-
-
-def _gone(history: History, forgetting: Forgetting, word: str, at: int, viewer: Caller | None = None) -> bool:
-    """Whether a word is forgotten still: nobody whose words the viewer may see has said it since."""
-    if word not in forgetting.words:
-        return False
-    since = (source for source in history.sources(word) if forgetting.at < begun(history, source) < at)
-    return not any(viewer is None or history.owns(source, viewer) for source in since)
-
-
 def begun(history: History, source: Source) -> int:
     """When a word entered: of one from a turn, when that turn began."""
     return history.turns[source.turn].started if source.turn in history.turns else source.at
-
-
-# How it can have come back
-
-
-def in_flight(history: History, remnant: Remnant) -> bool:
-    """Whether a turn that said the word was open as it was forgotten."""
-    return any(
-        turn.started < remnant.forgetting.at < turn.ended <= remnant.at
-        for source in history.sources(remnant.word)
-        if (turn := history.turns.get(source.turn)) is not None and source.at < remnant.forgetting.at
-    )
-
-
-def learned_offline(history: History, remnant: Remnant) -> bool:
-    """Whether offline learning ran after it was forgotten, before it was seen."""
-    runs = (event.at for event in history.of(FactWritten) if event.op == "learn_offline" and not event.error)
-    return any(remnant.forgetting.at < at < remnant.at for at in runs)
-
-
-def was_away(history: History, remnant: Remnant) -> bool:
-    """Whether an earlier look of the same kind, at the same open system, did not show it: something brought it back.
-
-    What its owner loaded from a file or resumed since had been kept there all the time.
-    """
-    if remnant.files or _fetched(history, remnant):
-        return False
-    kind = _PROMPT if remnant.read is None else _kind(remnant.read)
-    sitting = _sitting(history, remnant.at, remnant.process)
-    showing = {other.at for other in remnants(history) if other.word == remnant.word}
-    return any(
-        look.at < remnant.at
-        and look.kind == kind
-        and look.at not in showing
-        and _sitting(history, look.at, look.process) == sitting
-        for look in looks(history, remnant.forgetting)
-    )
-
-
-def _fetched(history: History, remnant: Remnant) -> bool:
-    loads = ((e.at, e.caller) for e in history.of(FactWritten) if e.op == "load" and not e.error)
-    resumed = ((turn.started, turn.caller) for turn in history.turns.values() if turn.of)
-    return any(
-        remnant.forgetting.at < at < remnant.at and history.same(caller, remnant.forgetting.caller)
-        for at, caller in (*loads, *resumed)
-    )
-
-
-def in_stale_process(history: History, remnant: Remnant) -> bool:
-    """Whether it was seen in a process that was there already as another process forgot it."""
-    if remnant.process == remnant.forgetting.event.process:
-        return False
-    started = {event.process: event.at for event in history.of(ProcessStarted)}
-    opened = max(_sitting(history, remnant.at, remnant.process), started.get(remnant.process, 0))
-    return opened < remnant.forgetting.at
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A look at memory by the caller who had forgotten; of two of one ``kind`` the same can be expected."""
-
-    at: int
-    process: str
-    kind: tuple[object, ...]
-
-
-def looks(history: History, forgetting: Forgetting) -> Iterator[Look]:
-    """Every look that its caller took afterwards."""
-    for turn in history.turns.values():
-        if turn.started > forgetting.at and turn.answers and history.same(turn.caller, forgetting.caller):
-            yield Look(turn.answers[0].at, turn.process, _PROMPT)
-    for read in history.of(FactsRead):
-        if read.at > forgetting.at and not read.error and history.same(read.caller, forgetting.caller):
-            yield Look(read.at, read.process, _kind(read))
-
-
-def _kind(read: FactsRead) -> tuple[object, ...]:
-    return read.op, read.query, read.record, read.limit, read.superseded
-
-
-def _sitting(history: History, at: int, process: str) -> int:
-    """When the system that a process had open at a moment was opened; other processes open theirs once."""
-    if process != "main":
-        return next((event.at for event in history.of(ProcessStarted) if event.process == process), 0)
-    return max((event.at for event in history.of(Opened, Closed) if event.at < at), default=0)
 
 
 def seen_before(history: History, forgetting: Forgetting) -> bool:
@@ -333,4 +146,3 @@ def seen_before(history: History, forgetting: Forgetting) -> bool:
         for word in canaries_in("\n".join(read.texts))
     )
     return any(prompts) or any(reads)
-

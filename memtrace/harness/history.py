@@ -24,6 +24,7 @@ from memtrace.errors import TraceFormatError
 from memtrace.harness.events import (
     AnyEvent,
     CalledBack,
+    Closed,
     Expected,
     FactWritten,
     Held,
@@ -31,6 +32,7 @@ from memtrace.harness.events import (
     ModelReplied,
     Opened,
     ProcessEnded,
+    ProcessStarted,
     SpanEnded,
     TurnEnded,
     TurnStarted,
@@ -143,6 +145,12 @@ class History:
     def opening(self, at: int = 1 << 60) -> Opened | None:
         """How the system was last opened before a moment."""
         return next((event for event in reversed(list(self.of(Opened))) if event.at < at), None)
+
+    def sitting(self, process: str, at: int) -> int:
+        """When the system that a process had open at a moment was opened; other processes open theirs once."""
+        if process != "main":
+            return next((event.at for event in self.of(ProcessStarted) if event.process == process), 0)
+        return max((event.at for event in self.of(Opened, Closed) if event.at < at), default=0)
 
     def declared(self, name: str, at: int = 1 << 60) -> Any:
         """A value the system declares, as the latest opening before a moment says, or ``None``."""

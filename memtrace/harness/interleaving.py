@@ -26,15 +26,19 @@ class Line:
     expect: tuple[Outcome, ...] = OK
 
 
-def interleave(stage: Stage, point: Point, lines: Sequence[Line], order: Sequence[int]) -> list[TurnResult]:
-    """Start turns one after another, each held at a point until all are there; let them go, and end, in an order.
+def interleave(
+    stage: Stage, point: Point | Sequence[Point], lines: Sequence[Line], order: Sequence[int]
+) -> list[TurnResult]:
+    """Start turns one after another, each held at a point until all are held; let them go, and end, in an order.
 
-    Where turns are serialised, they overlap only in that one waits for the other, and are let go at once.
+    ``point`` is one for all, or one for each. Where turns are serialised, they overlap only in that one waits for the
+    other, and are let go at once.
     """
+    points = [point] * len(lines) if isinstance(point, str) else point
     with ExitStack() as holding:
         holds, running = [], []
-        for line in lines:
-            holds.append(holding.enter_context(stage.hold(point)))
+        for line, at in zip(lines, points, strict=True):
+            holds.append(holding.enter_context(stage.hold(at)))
             running.append(_start(stage, line))
             if not holds[-1].reached(_PATIENCE):
                 break

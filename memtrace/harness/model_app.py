@@ -1,4 +1,4 @@
-"""What the scripted model serves: chat completions, responses, embeddings, models, and the harness's callbacks.
+"""What the scripted model serves: chat completions, responses, embeddings, models; the harness's callbacks; a collector.
 
 Of a request's headers only the two labels of `memtrace.harness.attribution` are read, and none is kept.
 """
@@ -33,6 +33,7 @@ from memtrace.harness.openai_api import (
     responses_response,
     responses_stream,
 )
+from memtrace.harness.receiver import unpacked
 from memtrace.harness.script_calls import Calls, Script, ScriptFailedError, Scripts
 from memtrace.harness.system import Environment, ModelRequest
 
@@ -66,6 +67,7 @@ def application(scripts: Scripts, calls: Calls) -> Starlette:
             Route("/{prefix}/v1/embeddings", endpoints.embed, methods=["POST"]),
             Route("/{prefix}/v1/models", endpoints.models, methods=["GET"]),
             Route("/{prefix}/callbacks/{name}", endpoints.callback, methods=["POST"]),
+            Route("/{prefix}/otlp/v1/{signal}", endpoints.export, methods=["POST"]),
         ],
         exception_handlers={
             UsageError: _malformed,
@@ -115,6 +117,12 @@ class _Endpoints:
             cause = failure.__cause__
             return _answer({"error": type(cause).__name__, "message": str(cause)}, status=500)
         return Response(result, media_type="application/json")
+
+    async def export(self, request: Request) -> Response:
+        script = self._script(request)
+        body = unpacked(await request.body(), request.headers.get("content-encoding", ""))
+        await self._calls.call(partial(script.exported, request.path_params["signal"], body))
+        return Response(b"", media_type="application/x-protobuf")
 
     def _script(self, request: Request) -> Script:
         return self._scripts.find(request.path_params["prefix"])

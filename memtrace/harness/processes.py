@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -76,13 +77,14 @@ class OtherProcess(Actor):
         verb()
         self.host.kill()
 
-    def fork(self) -> None:
-        """The process forks itself; until `join` its child answers, on the system that was opened before."""
+    @contextmanager
+    def forked(self) -> Iterator[None]:
+        """The process forks itself: inside the block its child answers, on the system that was opened before."""
         self.host.fork()
-
-    def join(self) -> None:
-        """The forked child ends; its parent answers again."""
-        self.host.join()
+        try:
+            yield
+        finally:
+            self.host.join()
 
 
 class RemoteHost:

@@ -1,4 +1,4 @@
-"""OTLP receivers that keep what came, byte for byte: over HTTP for every script, over gRPC for who has grpcio.
+"""OTLP receivers that keep what came, byte for byte: over HTTP, and over gRPC for who has grpcio.
 
 A body is kept as it was before compression, which would hide words that did leave.
 """
@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -22,6 +23,11 @@ MOST_BYTES: Final = 64 * 2**20
 """A request that is longer is refused."""
 
 _UNPACK: Final[dict[str, Callable[[bytes], bytes]]] = {"gzip": gzip.decompress, "deflate": zlib.decompress}
+
+
+def unpacked(body: bytes, encoding: str) -> bytes:
+    """A body as it was before compression."""
+    return _UNPACK.get(encoding, bytes)(body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +103,8 @@ class Receiver:
                 if inbox is None or not path or path[-1] not in SIGNALS:
                     self._answer(410)
                     return
-                unpack = _UNPACK.get(self.headers.get("Content-Encoding", ""), bytes)
-                if inbox.status == 200:  # noqa: PLR2004  HTTP's word for yes
-                    inbox.put(path[-1], unpack(body))
+                if inbox.status == 200:
+                    inbox.put(path[-1], unpacked(body, self.headers.get("Content-Encoding", "")))
                 self._answer(inbox.status)
 
             def _answer(self, status: int) -> None:
@@ -116,8 +121,7 @@ class Receiver:
 @contextmanager
 def grpc_receiver(inbox: Inbox) -> Iterator[str]:
     """An OTLP/gRPC receiver on 127.0.0.1; gives its URL. Needs grpcio."""
-    import grpc
-
+    grpc: Any = import_module("grpc")  # without stubs
     server = grpc.server(ThreadPoolExecutor(4, thread_name_prefix="otlp-grpc"))
     server.add_generic_rpc_handlers((_Exports(inbox, grpc),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -135,12 +139,12 @@ class _Exports:
         self._inbox, self._grpc = inbox, grpc
 
     def service(self, call: Any) -> Any:
-        signal = next((signal for signal in SIGNALS if f".{signal}." in call.method), None)
+        signal = next((signal for signal in SIGNALS if f".{signal.removesuffix('s')}" in call.method), None)
         if signal is None:
             return None
 
         def export(body: bytes, context: Any) -> bytes:
-            if self._inbox.status != 200:  # noqa: PLR2004
+            if self._inbox.status != 200:
                 context.abort(self._grpc.StatusCode.UNAVAILABLE, "not now")
             self._inbox.put(signal, body)
             return b""

@@ -134,6 +134,9 @@ _TABLE = (
     Rule("processes.fork-safe", Kind.SCENARIO, "a system opened before fork works in parent and child", ("shared",), "B"),
     Rule("processes.two-writers", Kind.SCENARIO, "two processes writing at once lose nothing, or one fails loudly", ("shared",), "R"),
 
+    Rule("export.no-payload-leaves", Kind.INVARIANT, "with payloads off no canary is in the exported bytes: any attribute, event, exception, status, link, name, resource, log or metric; plain, escaped, base64, hex, split or cut", (), "HR"),
+    Rule("export.no-id-in-clear", Kind.INVARIANT, "no user, session or record id leaves in clear", (), "HR"),
+    Rule("export.local-is-complete", Kind.INVARIANT, "what stays on this machine keeps reads, snippets, prompt and user id", (), "H"),
     Rule("export.safe-under-a-foreign-exporter", Kind.SCENARIO, "an app with an exporter of its own gets no content and no raw id on memtrace's spans", (), "R"),
     Rule("export.span-equals-wire", Kind.INVARIANT, "the recorded prompt is what was sent", (), "BR"),
     Rule("export.every-call-has-one-span", Kind.INVARIANT, "one ended span per model call and per memory operation, whichever way it ended", (), "R"),

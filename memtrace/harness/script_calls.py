@@ -37,6 +37,9 @@ class Script(Protocol):
     def callback(self, name: str, payload: Any, *, turn: str) -> Any:
         """What a callback of the harness's gives another process; JSON in, JSON out."""
 
+    def exported(self, signal: str, body: bytes) -> None:
+        """Telemetry came, as to a collector; the body is as it was before compression."""
+
 
 class Scripts:
     """The scripts by path prefix."""

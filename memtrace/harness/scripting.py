@@ -7,6 +7,7 @@ utterance and finds them in the memory prompt, so the adapter only encodes the r
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import re
@@ -18,7 +19,7 @@ from typing import Any, Final
 from memtrace.harness import embedding
 from memtrace.harness.attribution import TURN, current_span
 from memtrace.harness.callbacks import Callbacks
-from memtrace.harness.events import ModelCalled, ModelReplied
+from memtrace.harness.events import Exported, ModelCalled, ModelReplied
 from memtrace.harness.holds import Holds
 from memtrace.harness.model_server import Step, chat_response, parse_chat
 from memtrace.harness.recorder import Recorder
@@ -103,6 +104,10 @@ class ScriptedModel:
         self._extractions.extend(keeps)
 
     # What the server and the environment ask
+
+    def exported(self, signal: str, body: bytes) -> None:
+        """Telemetry came, as to a collector."""
+        self._recorder.add(Exported, signal=signal, body=base64.b64encode(body).decode())
 
     def complete(
         self,

@@ -471,7 +471,7 @@ class Stage(Actor):
         self.recorder.add(Expected, rule=rule, canary=canary, times=times, why=why)
 
     def twins(self, rule: str, one: TurnResult, other: TurnResult) -> None:
-        """Declare that a rule wants two turns to have sent the same prompts, as far as the system can tell them apart."""
+        """Declare that a rule wants two turns to have sent the same prompts."""
         self.note("twins", {"rule": rule, "turns": [one.turn, other.turn]})
 
     def hands_over(self, text: str) -> Step:

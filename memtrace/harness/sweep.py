@@ -12,7 +12,7 @@ _SHORTEST: Final = 6
 
 
 def found_in(body: bytes, word: str) -> str:
-    """How a word is in there: ``plain``, ``cut``, ``hex``, ``base64``, ``JSON-escaped``, ``URL-escaped``; else ``""``."""
+    """How a word is in there: plain, hex, URL-escaped, JSON-escaped, cut, base64; ``""`` where it is not."""
     lowered = body.lower()
     for how, forms in _caseless(word.lower()):
         if any(form in lowered for form in forms):

@@ -77,6 +77,11 @@ class Environment:
     embedding_model: str = "embedding-model"
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def collector_url(self) -> str:
+        """Base URL of an OTLP/HTTP collector (``…/v1/traces`` follows): export to it as in production, flush on close."""
+        return f"{self.model_url.rstrip('/').removesuffix('/v1')}/otlp"
+
 
 DIMENSION: Final = 64
 

@@ -41,11 +41,18 @@ def learn(
     """
     if hours is not None and not hours > 0:
         raise UsageError(f"--window {hours:g}: give a number of hours above 0")
-    _require(turns, "--turns", "an agent keeps them with Memory(turn_log=TurnLog(path))")
+    if scope != "agent" and not personal:
+        raise UsageError(f"--scope {scope} files what people say about themselves: ask for it with --allow-personal")
+    _require(turns, "--turns", "an agent keeps one with Memory(turn_log=TurnLog(path))")
     _require(store.removeprefix("sqlite:///"), "--store", "give the file the agent's memory uses")
     extractor = ChatModel(model_url, model, api_key=os.environ.get("OPENAI_API_KEY", ""))
     memory = Memory(
-        location=store, agent_id=agent or None, project_id=project_id, learn=extractor, turn_log=TurnLog(turns), clock=clock
+        location=store,
+        agent_id=agent or None,
+        project_id=project_id,
+        learn=extractor,
+        turn_log=TurnLog(turns),
+        clock=clock,
     )
     with closing(extractor), closing(memory):
         return memory.learn_offline(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from functools import lru_cache
 
+from memtrace.harness.conversation import EMAIL, holds
 from memtrace.harness.events import FactsRead, FactWritten, Opened
 from memtrace.harness.findings import Judgement, accuse, check, held, shown, untested
 from memtrace.harness.history import Call, History, canaries_in, excerpt
@@ -21,7 +22,9 @@ def once_in_prompt(history: History) -> Judgement:
     for call in history.answers():
         blocks = "\n".join(message.text for message in call.prompt.messages if message.author is Author.SYSTEM)
         for word in canaries_in(blocks):
-            counts = [_times(blocks, text, texts[word]) for text in texts.get(word, ())]
+            counts = [
+                _times(blocks, text, texts[word]) - _redacted_into(text, texts[word]) for text in texts.get(word, ())
+            ]
             judged = judged or any(counts)
             if max(counts, default=0) > 1:
                 blocks_with = [m for m in call.prompt.messages if m.author is Author.SYSTEM and word in m.text.lower()]
@@ -37,6 +40,11 @@ def _times(blocks: str, text: str, texts: set[str]) -> int:
         blocks.count(form) - sum(blocks.count(part) for other in longer for part in _forms(other))
         for form in _forms(text)
     )
+
+
+def _redacted_into(text: str, texts: set[str]) -> int:
+    """How many other facts read like this one once their e-mail addresses are redacted."""
+    return sum(1 for other in texts if other != text and EMAIL.search(other) and holds(text, other))
 
 
 def _facts(history: History) -> dict[str, set[str]]:

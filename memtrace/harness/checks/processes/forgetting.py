@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from memtrace.harness.findings import Judgement, check, held, untested
-from memtrace.harness.forgotten import (
-    Forgetting,
-    Remnant,
-    forgettings,
-    in_flight,
-    in_stale_process,
-    learned_offline,
-    looks,
-    remnants,
-    seen_before,
-    was_away,
-)
+from memtrace.harness.forgotten import Forgetting, forgettings, seen_before
 from memtrace.harness.history import History
+from memtrace.harness.remnants import Remnant, in_flight, in_stale_process, learned_offline, looks, remnants, was_away
 from memtrace.harness.rules import RULES
 from memtrace.model import Verdict
 
@@ -57,7 +47,9 @@ def _judged(history: History, rule: str, forgotten: list[Forgetting], reason: st
     proven = [forgetting for forgetting in forgotten if seen_before(history, forgetting)]
     if not proven:
         return held(when=False, otherwise="memory had not shown what was forgotten before either")
-    return held(when=any(any(looks(history, forgetting)) for forgetting in proven), otherwise="nobody looked afterwards")
+    return held(
+        when=any(any(looks(history, forgetting)) for forgetting in proven), otherwise="nobody looked afterwards"
+    )
 
 
 def blame(history: History, remnant: Remnant) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from memtrace.harness.events import FactWritten, ProcessEnded
 from memtrace.harness.expectations import met_again
-from memtrace.harness.facts_seen import Seen, seen_facts
+from memtrace.harness.facts_seen import seen_facts
 from memtrace.harness.findings import Judgement, check
 from memtrace.harness.history import History, canaries_in
 from memtrace.model import Evidence, Outcome
@@ -50,6 +50,3 @@ def search_survives_forget(history: History) -> Judgement:
 def recall_survives_own_store(history: History) -> Judgement:
     """What was recalled from the user's own store before a restart is recalled after it."""
     return met_again(history, "processes.recall-survives-own-store")
-
-
-__all__ = ["Seen", "facts_survive", "recall_survives_own_store", "search_after_restart", "search_survives_forget"]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 from memtrace.harness.checks.processes.forgetting import blame
 from memtrace.harness.events import FactsRead, FactWritten, ProcessStarted
 from memtrace.harness.expectations import met, met_again
-from memtrace.harness.facts_seen import listings
-from memtrace.harness.findings import Judgement, check, held, told, undecided, untested, violated
-from memtrace.harness.forgotten import FORGETTING, remnants
+from memtrace.harness.facts_seen import learned, listings
+from memtrace.harness.findings import Judgement, check, held, told, untested, violated
+from memtrace.harness.forgotten import FORGETTING
 from memtrace.harness.history import History, Turn, canaries_in
-from memtrace.model import Evidence, Outcome
+from memtrace.harness.remnants import remnants
+from memtrace.model import Caller, Evidence, Outcome
 
-_BROKEN = (Outcome.FAILED, Outcome.KILLED)
+_BROKEN: Final = (Outcome.FAILED, Outcome.KILLED)
+_TWO: Final = 2
 
 
 @check("processes.other-process-seen")
@@ -42,45 +46,76 @@ def fork_safe(history: History) -> Judgement:
         if broken is not None and works:
             return _no_longer(broken)
         if error := _failed_write(history, fork):
-            return violated("after the fork a fact could not be stored", error)
+            return violated("a fact could be stored before the fork, and not after it", error)
     return met_again(history, "processes.fork-safe")
 
 
 def _no_longer(turn: Turn) -> Judgement:
     how = Evidence("how it ended", turn.error or "without an error")
-    return violated(f"turn {turn} in {turn.process} ended {turn.outcome}, where one before the fork ended well", told(turn), how)
+    return violated(
+        f"turn {turn} in {turn.process} ended {turn.outcome}, where one before the fork ended well", told(turn), how
+    )
 
 
 def _failed_write(history: History, fork: ProcessStarted) -> Evidence | None:
-    for event in history.of(FactWritten):
-        if event.at > fork.at and event.process in (fork.process, fork.forked_from) and event.error:
-            return Evidence(f"{event.op} in {event.process}", event.error)
-    return None
+    there = [event for event in history.of(FactWritten) if event.process in (fork.process, fork.forked_from)]
+    works = any(event.at < fork.at and not event.error for event in there)
+    failed = (event for event in there if event.at > fork.at and event.error and works)
+    return next((Evidence(f"{event.op} in {event.process}", event.error) for event in failed), None)
 
 
 @check("processes.two-writers")
 def two_writers(history: History) -> Judgement:
     """All that was stored without an error, in whichever process, is in a later listing."""
-    writers = {event.process for event in _stored(history)}
-    if len(writers) < 2:  # noqa: PLR2004  two
+    writes = [*_added(history), *_learned(history)]
+    if len({write.process for write in writes}) < _TWO:
         return untested("no two processes stored facts")
+    full = False
     for read in listings(history):
-        if gone := [text for text in _due(history, read) if text not in read.texts]:
+        due = [write for write in writes if write.at < read.at and _still_due(history, write, read)]
+        shown = set(canaries_in("\n".join(read.texts)))
+        if gone := [write for write in due if write.word not in shown]:
+            what = Evidence(f"stored in {gone[0].process}", gone[0].text)
             listed = Evidence(f"what facts gave in {read.process}", "\n".join(read.texts) or "(nothing)")
-            return violated("a fact was stored without an error, and is not there", Evidence("the fact", gone[0]), listed)
-    full = any(len({e.process for e in _stored(history) if e.text in read.texts}) > 1 for read in listings(history))
+            return violated("a fact was stored without an error, and is not there", what, listed)
+        full = full or len({write.process for write in due}) >= _TWO
     return held(when=full, otherwise="no listing shows what two processes stored")
 
 
-def _stored(history: History) -> Iterator[FactWritten]:
-    return (event for event in history.of(FactWritten) if event.op == "add" and event.scope == "user" and not event.error)
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A word that a process stored as a fact of a caller's."""
+
+    at: int
+    word: str
+    process: str
+    caller: Caller
+    text: str
+    record: str = ""
 
 
-def _due(history: History, read: FactsRead) -> Iterator[str]:
-    """The texts that a listing should show: what its caller had added, and neither replaced nor forgotten since."""
-    own = [e for e in history.of(FactWritten) if e.at < read.at and history.same(e.caller, read.caller)]
-    for event in own:
-        later = (e for e in own if e.at > event.at and not e.error)
-        changed = any(e.op in FORGETTING or (e.op == "update" and e.record == event.record) for e in later)
-        if event in _stored(history) and canaries_in(event.text) and not changed:
-            yield event.text
+def _added(history: History) -> Iterator[_Write]:
+    for event in history.of(FactWritten):
+        if event.op == "add" and event.scope == "user" and not event.error:
+            for word in canaries_in(event.text)[:1]:
+                yield _Write(event.at, word, event.process, event.caller, event.text, event.record)
+
+
+def _learned(history: History) -> Iterator[_Write]:
+    """What the memory model kept of what was said in turns that ended well, where learning is seen to work."""
+    if not learned(history):
+        return
+    for turn in history.turns.values():
+        kept = canaries_in("\n".join(call.reply for call in turn.calls if call.purpose == "memory" and call.exact))
+        for word in set(kept) & set(canaries_in(turn.text)) if turn.ok else ():
+            yield _Write(turn.ended, word, turn.process, turn.caller, turn.text)
+
+
+def _still_due(history: History, write: _Write, read: FactsRead) -> bool:
+    """Whether a listing is its owner's, and they have neither replaced nor forgotten it."""
+    later = (e for e in history.of(FactWritten) if write.at < e.at < read.at and not e.error)
+    changed = any(
+        history.same(e.caller, write.caller) and (e.op in FORGETTING or (e.op == "update" and e.record == write.record))
+        for e in later
+    )
+    return history.same(write.caller, read.caller) and not changed

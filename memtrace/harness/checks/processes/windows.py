@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memtrace.harness.conversation import exchange, listed, own_input, replays
-from memtrace.harness.events import Closed, FactWritten, Noted, Opened, ProcessEnded
+from memtrace.harness.events import FactWritten, Noted, ProcessEnded
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, undecided, untested, violated
 from memtrace.harness.history import History, Turn
 from memtrace.harness.leaks import accuse_leaks, blamed
@@ -69,11 +69,12 @@ class _Load:
         saves = [e for e in self.history.of(FactWritten) if e.op == "save" and e.file == self.event.file]
         before = [save for save in saves if save.at < self.event.at]
         whole = [save for save in before if not save.error]
-        killed = [save for save in before if save.error and self._killed(save) and (not whole or save.at > whole[-1].at)]
-        return [*whole[-1:], *killed]
+        since = whole[-1].at if whole else 0
+        return [*whole[-1:], *(save for save in before if save.at > since and self._killed(save))]
 
     def _killed(self, save: FactWritten) -> bool:
-        return any(e.process == save.process and e.how == "kill" for e in self.history.of(ProcessEnded))
+        died = any(e.process == save.process and e.how == "kill" for e in self.history.of(ProcessEnded))
+        return died and bool(save.error)
 
     @property
     def _own(self) -> bool:
@@ -135,7 +136,9 @@ def _next_view(history: History, event: FactWritten) -> tuple[Turn, Window] | No
     """What the next turn of the same caller there replays, if nothing else was done to the window before it."""
     for turn in history.turns.values():
         if turn.started > event.at and turn.process == event.process and history.same(turn.caller, event.caller):
-            if not turn.answers or _sitting(history, event) != _sitting(history, event, turn.started):
+            if not turn.answers or history.sitting(event.process, event.at) != history.sitting(
+                event.process, turn.started
+            ):
                 return None
             between = (e for e in history.of(FactWritten) if event.at < e.at < turn.started)
             if any(e.op in _RESETS and history.same(e.caller, event.caller) and not e.error for e in between):
@@ -151,7 +154,7 @@ _RESETS: Final = frozenset({"load", "erase"})
 
 def _window(history: History, event: FactWritten) -> Window | None:
     """The window that a caller has there at a moment: their turns so far; ``None`` where that cannot be told."""
-    sitting = _sitting(history, event)
+    sitting = history.sitting(event.process, event.at)
     resets = (e for e in history.of(FactWritten) if e.op in _RESETS and e.process == event.process and not e.error)
     if any(sitting < e.at < event.at and history.same(e.caller, event.caller) for e in resets):
         return None
@@ -160,7 +163,7 @@ def _window(history: History, event: FactWritten) -> Window | None:
     pairs = [((Author.USER, kept.question), (Author.ASSISTANT, kept.answer)) for kept in said]
     messages = [Message(author, text) for pair in pairs for author, text in pair]
     size = history.declared("window", event.at)
-    return messages[-(size // 2 * 2) :] if isinstance(size, int) and 0 < size < len(messages) else messages
+    return messages[max(0, len(messages) - size // 2 * 2) :] if isinstance(size, int) else messages
 
 
 def _turns(history: History, event: FactWritten) -> Iterator[Turn]:
@@ -169,13 +172,6 @@ def _turns(history: History, event: FactWritten) -> Iterator[Turn]:
         for turn in history.turns.values()
         if turn.process == event.process and history.same(turn.caller, event.caller)
     )
-
-
-def _sitting(history: History, event: FactWritten, at: int = 0) -> int:
-    """When the system that the event's process had open at a moment was opened; other processes open theirs once."""
-    if event.process != "main":
-        return 0
-    return max((e.at for e in history.of(Opened, Closed) if e.at < (at or event.at)), default=0)
 
 
 def _same(view: Window, expected: Window) -> bool:

@@ -106,10 +106,11 @@ def _recalls(history: History, at: int) -> bool:
 
 
 def _replays(conversation: Conversation, history: History, view: View) -> int:
-    """How many messages are an earlier turn's question or answer."""
+    """How many messages are an earlier turn's question or answer; tool traffic does not count."""
     said = [exchange(history, turn) for turn in conversation.before(view)]
-    texts = {text for one in said for text in (one.question, one.answer)}
-    return sum(1 for message in view.messages if _repeats(message.text, texts))
+    texts = {text for one in said for text in (one.question, one.answer) if text.strip()}
+    spoken = [m for m in view.messages if m.author is not Author.TOOL and not m.tool_calls]
+    return sum(1 for message in spoken if _repeats(message.text, texts))
 
 
 def _repeats(text: str, said: set[str]) -> bool:

@@ -94,14 +94,21 @@ def _kinds(history: History, call: Call, message: Message, word: str) -> frozens
         return frozenset()
     own = set(led_to(history, call.turn))
     if any(source.turn in own for source in sources):
-        mine = all(source.turn in own for source in sources)
-        return frozenset({"input"}) if mine and message.author is Author.USER else frozenset()
+        mine = all(source.turn in own for source in sources) and message.author is Author.USER
+        kept = {"window"} if _kept_already(history, call, own) else set()
+        return frozenset({"input"} | kept) if mine else frozenset()
     on = _switched_on(history, call.at)
     if message.author is not Author.SYSTEM:
         again = any(_replayed(history, source, message) for source in sources)
         return frozenset({"window", *({"recall"} & on)}) if again else frozenset()
     kinds = [_block(source, on if _speaks(history, call) else on | {"window"}) for source in sources]
     return frozenset().union(*kinds) if all(kinds) else frozenset()
+
+
+def _kept_already(history: History, call: Call, own: set[str]) -> bool:
+    """Whether another run that went on with the same paused one has ended well, and so kept the same question."""
+    others = (turn for turn in history.turns.values() if turn.id not in own and turn.ok and turn.ended < call.at)
+    return any(not own.isdisjoint(led_to(history, turn)) for turn in others)
 
 
 def _block(source: Source, on: frozenset[str]) -> frozenset[str]:

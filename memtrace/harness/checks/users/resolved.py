@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from memtrace.harness.checks.users.controls import recalled, words_of
 from memtrace.harness.events import Scanned
 from memtrace.harness.findings import Judgement, check, held, outline, told, undecided, untested, violated
-from memtrace.harness.history import History, Turn, canaries_in
+from memtrace.harness.history import History, Source, Turn, canaries_in
 from memtrace.harness.leaks import accuse_leaks, blamed, leaks
 from memtrace.harness.resolving import changing
 from memtrace.harness.sightings import sightings
@@ -51,9 +51,15 @@ def _on_disk(history: History) -> Iterator[Judgement]:
         for word, found in scan.found.items():
             files = [file for file in found if not any(fnmatch(file, pattern) for pattern in telemetry)]
             sources = history.sources(word)
-            if files and sources and all(source.caller.unresolved is not None for source in sources):
+            if files and sources and all(_kept_of_nobody(history, source) for source in sources):
                 evidence = Evidence(f"{word} is in", ", ".join(files))
                 yield violated("what a caller said who cannot be told is on disk", evidence)
+
+
+def _kept_of_nobody(history: History, source: Source) -> bool:
+    """Whether a caller who cannot be told said it, and no run that waits for an approval needs it to go on."""
+    turn = history.turns.get(source.turn)
+    return source.caller.unresolved is not None and (turn is None or turn.outcome is not Outcome.PAUSED)
 
 
 @check("users.resolved-once-per-turn")

@@ -116,8 +116,8 @@ def test_nothing_of_a_fact_written_by_hand_leaves(stage: Stage) -> None:
 @rule(*LEAVING, needs=("tools",))
 def test_nothing_leaves_with_a_tools_name_arguments_or_result(stage: Stage) -> None:
     alice = stage.caller()
-    says = [use_tool(stage.canary(), say=f"Let me see {stage.canary()}."), "Found."]
-    stage.turn(alice, "Look it up.", says=says, tool_returns=[stage.canary()])
+    asks = use_tool(stage.canary(), say=f"Let me see {stage.canary()}.")
+    stage.turn(alice, "Look it up.", says=[asks, "Found."], tool_returns=[stage.canary()])
 
 
 @rule(*LEAVING, needs=("stream",))

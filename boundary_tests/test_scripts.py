@@ -35,5 +35,5 @@ def test_no_random_script_breaks_an_invariant(
     else:
         found = explorer.explore(count, seed=pytestconfig.getoption("scripts_seed"), first=first)
     memtrace_findings([entry for one in found for entry in one.entries])
-    complaints = [complaint for one in found for complaint in one.complaints()]
-    assert not complaints, "\n".join(complaints)
+    if complaints := [complaint for one in found for complaint in one.complaints()]:
+        pytest.fail("\n".join(complaints), pytrace=False)

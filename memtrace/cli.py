@@ -16,21 +16,20 @@ from memtrace.errors import MemtraceError, UsageError
 INTERRUPTED: Final = 2
 MISUSE: Final = 4
 EXTRAS: Final = {
+    "export": ("opentelemetry.sdk",),
     "reference": ("httpx", "numpy", "usearch"),
     "suite": (
         "anyio", "httpx", "hypothesis", "msgspec", "numpy", "opentelemetry.sdk", "pytest", "starlette", "usearch",
         "uvicorn",
     ),
 }  # fmt: skip
-"""What an extra of the distribution installs, as modules."""
+"""What commands need of an extra of the distribution, as modules."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status says how it went (2: interrupted, 4: misuse)."""
     try:
-        status = _run(arguments)
-        sys.stdout.flush()
-        return status
+        return _run(arguments)
     except MemtraceError as error:
         print(f"memtrace: {error}", file=sys.stderr)
         return MISUSE
@@ -48,7 +47,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     if unknown:
         raise UsageError(f"{options.command} does not know {unknown[0]!r} (see memtrace {options.command} --help)")
     run: Callable[[argparse.Namespace], int] = options.run
-    return run(options)
+    status = run(options)
+    sys.stdout.flush()
+    return status
 
 
 class _Parser(argparse.ArgumentParser):
@@ -309,6 +310,7 @@ def _record_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _record(options: argparse.Namespace) -> int:
+    _need("export")
     from memtrace.export.record import erase
 
     print(f"{erase(options.record, options.user)} spans erased")

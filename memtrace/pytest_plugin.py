@@ -221,8 +221,9 @@ class _Reporter:
         from memtrace.harness.reporting import markdown
 
         now = datetime.now(UTC).isoformat(timespec="seconds")
+        facts = {"date": now, "seed": self._config.getoption("scripts_seed")}
         if path := self._config.getoption("ledger_json"):
-            Path(path).write_text(self._ledger.as_json({"date": now}), encoding="utf-8")
+            Path(path).write_text(self._ledger.as_json(facts), encoding="utf-8")
         if path := self._config.getoption("ledger_markdown"):
             Path(path).write_text(markdown(self._ledger), encoding="utf-8")
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):

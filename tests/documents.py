@@ -1,7 +1,7 @@
 """Documents whose code is run: what the marks before a fenced block ask for.
 
-``<!-- file: NAME -->`` writes the block to a file; ``<!-- run -->`` runs it, with ``: status N`` or ``: NAME=VALUE`` after
-it where it should end otherwise or wants an environment; ``<!-- prints -->`` is what the block before it printed.
+``<!-- file: NAME -->`` writes the block to a file; ``<!-- run -->`` runs it, with ``: status N`` or ``: NAME=VALUE``
+after it where it should end otherwise or wants an environment; ``<!-- prints -->`` is what the block before it printed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-_BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
 _DRAWN = (
     (re.compile(r"zq[a-z]{4}x[a-z]{7}"), "<word>"),
     (re.compile(r"\b[a-z]{5}\d+(@example\.com)?\b"), "<user>"),
@@ -84,8 +86,7 @@ def _environment() -> dict[str, str]:
 def _compare(documented: str, printed: str) -> None:
     """Each part of a block, between lines of ``…``, is in what was printed, in order."""
     rest = plain(printed)
-    for part in re.split(r"^…$", plain(documented), flags=re.MULTILINE):
-        wanted = part.strip("\n")
+    for wanted in filter(None, (part.strip("\n") for part in re.split(r"(?m)^…$", plain(documented)))):
         assert wanted in rest, f"this is documented:\n{wanted}\nand this was printed:\n{printed}"
         rest = rest.partition(wanted)[2]
 

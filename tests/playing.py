@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from memtrace.harness.interpreters import Interpreters
 from memtrace.harness.ledger import Entry
 from memtrace.harness.model_server import ModelServer
-from memtrace.harness.session import Script, make_suite
+from memtrace.harness.session import Script, _id_key, make_suite
 from memtrace.model import Verdict
 
 Test = Callable[..., object]
@@ -29,8 +30,10 @@ def play(test: Test, memory: str, **arguments: Any) -> list[Entry]:
     ``memory`` is what ``--memory`` takes. ``arguments`` are those of a parametrized test.
     """
     mark, suite = _mark(test), make_suite(memory)
+    suite._interpreters = _interpreters[-1] if _interpreters else suite._interpreters
     script = Script(mark.args, test.__name__, needs=mark.kwargs["needs"])
     with (
+        _id_key(),
         nullcontext(_shared[-1]) if _shared else ModelServer() as suite._server,
         suite.stage(test.__name__, mark.kwargs["options"]) as stage,
     ):
@@ -84,14 +87,17 @@ def _arguments(test: Test) -> Iterator[Mapping[str, Any]]:
 
 
 _shared: list[ModelServer] = []
+_interpreters: list[Interpreters] = []
 
 
 @pytest.fixture(scope="module")
 def serving() -> Iterator[None]:
-    """One model server for all that a module plays."""
-    with ModelServer() as server:
+    """One model server, and one source of second processes, for all that a module plays."""
+    with ModelServer() as server, Interpreters() as interpreters:
         _shared.append(server)
+        _interpreters.append(interpreters)
         try:
             yield
         finally:
             _shared.pop()
+            _interpreters.pop()

@@ -92,17 +92,35 @@ def test_words_whose_kind_cannot_be_told_have_no_place() -> None:
         assert verdict("prompt-order", history(block)) is Verdict.INCONCLUSIVE
 
 
+def test_what_a_block_may_be_depends_on_what_is_switched_on() -> None:
+    def history(*blocks: Line, **options: bool) -> Verdict:
+        write = HistoryWriter(*(set(CAPABILITIES) - {"recall"}), prompt_order=ORDER)
+        write.opened(tuple(set(CAPABILITIES) - {"recall"}), declares={"prompt_order": ORDER}, **options)
+        write.fact(ALICE, f"Badge {A}.")
+        write.turn(ALICE, f"I am {C}.")
+        write.turn(ALICE, f"And {D}?", prompt=[*blocks, "assistant: Noted.", f"user: And {D}?"])
+        return verdict("prompt-order", write.history())
+
+    told = f"system: So far: {C}"
+    assert history(told, USERS, summary=True, learn=False) is Verdict.VIOLATED
+    assert history(USERS, told, summary=True, learn=False) is Verdict.HELD
+    assert history(told, USERS, summary=True) is Verdict.HELD  # it may have been learned
+    assert history(told, USERS, recall=True, learn=False) is Verdict.INCONCLUSIVE  # it does not recall
+    assert history(USERS, f"user: And {D}?", SAID) is Verdict.VIOLATED
+    assert history(USERS, SAID, f"system: And {D}?") is Verdict.HELD  # not what the user says
+
+
 def test_a_conversation_told_in_a_block_has_the_place_of_the_window() -> None:
     def history(*claims: str) -> Verdict:
-        write = writer()
-        write.opened(("facts", "turns", "learn", *claims), declares={"prompt_order": ORDER})
+        order = ["user facts", "agent facts", "window", "input"]
+        write = HistoryWriter("facts", "turns", "learn", *claims, prompt_order=order)
         write.fact(ALICE, f"Open until {B}.", scope="agent")
         write.turn(ALICE, f"I am {C}.")
-        write.turn(ALICE, "And?", prompt=[f"system: {C}", AGENTS, "user: And?"])
+        write.turn(ALICE, "And?", prompt=[AGENTS, f"system: {C}", "user: And?"])
         return verdict("prompt-order", write.history())
 
     assert history() is Verdict.VIOLATED
-    assert history("conv") is Verdict.VIOLATED
+    assert history("conv") is Verdict.HELD
 
 
 def test_a_system_that_declares_no_order_is_not_judged_by_one() -> None:
@@ -124,6 +142,20 @@ def test_a_prompt_without_its_input_is_a_violation() -> None:
     assert verdict("prompt-holds-its-input", asked("user: Hello.", exact=False)) is Verdict.INCONCLUSIVE
     assert verdict("prompt-holds-its-input", asked(ASKED, "assistant: There.", ASKED)) is Verdict.HELD
     assert verdict("prompt-holds-its-input", asked(f"user: Known: nothing.\n\nWhere is {A}?")) is Verdict.HELD
+
+
+def test_a_resumed_turn_is_sent_the_question_of_the_run_it_goes_on_with() -> None:
+    def history(*prompt: Line) -> History:
+        write = writer()
+        write.turn(ALICE, f"Who is {B}?")
+        paused = write.turn(ALICE, f"Where is {A}?", outcome="paused", prompt=[ASKED])
+        earlier = [f"user: Who is {B}?", "assistant: Noted."]
+        write.turn(ALICE, "", via="resume", of=paused, prompt=[*earlier, *prompt])
+        return write.history()
+
+    traffic = [call("1", said="One moment."), result("1", "Approved.")]
+    assert verdict("prompt-holds-its-input", history(ASKED, *traffic)) is Verdict.HELD
+    assert verdict("prompt-holds-its-input", history(*traffic)) is Verdict.VIOLATED
 
 
 def test_an_input_whose_blanks_and_quotes_changed_on_the_way_is_the_input() -> None:
@@ -385,12 +417,33 @@ def test_an_address_is_in_no_request() -> None:
     assert redacting(lambda write: write.model("t1", [f"user: {turn}"], exact=False)) is Verdict.INCONCLUSIVE
 
 
+def test_where_nothing_was_redacted_there_is_nothing_to_judge() -> None:
+    def said(text: str, **options: bool) -> Verdict:
+        write = writer()
+        write.opened(tuple(CAPABILITIES), **options)
+        write.turn(ALICE, text)
+        return verdict("redaction-is-for-the-model", write.history())
+
+    assert said(f"I am {ADDRESS}.") is Verdict.NOT_EXERCISED
+    assert said(f"I am {A}.", redaction=True) is Verdict.NOT_EXERCISED
+    assert said(f"I am {ADDRESS} or {A}.", redaction=True) is Verdict.NOT_EXERCISED  # said as a word too
+
+
+def test_a_prompt_without_the_rest_of_what_was_said_proves_nothing() -> None:
+    write = writer()
+    write.opened(tuple(CAPABILITIES), redaction=True)
+    write.turn(ALICE, f"I am {ADDRESS}, {B}.", prompt=["user: Hello."])
+    assert verdict("redaction-is-for-the-model", write.history()) is Verdict.INCONCLUSIVE
+
+
 def test_memory_keeps_the_users_words_and_the_redacted_answer() -> None:
     said, redacted = f"user: I am {ADDRESS}, {B}.", f"user: I am [redacted], {B}."
     replied, answer = f"assistant: Hi {C}@example.com, {D}.", f"assistant: Hi [redacted], {D}."
     assert redacting(lambda write: write.stored(ALICE, said, answer)) is Verdict.HELD
     assert redacting(lambda write: write.stored(ALICE, redacted, answer)) is Verdict.VIOLATED
     assert redacting(lambda write: write.stored(ALICE, said, replied)) is Verdict.VIOLATED
+    others = [f"assistant: I am [redacted], {B}.", f"user: Hi {C}@example.com, {D}."]
+    assert redacting(lambda write: write.stored(ALICE, said, answer, *others)) is Verdict.HELD
 
 
 def test_a_fact_written_by_hand_keeps_its_address() -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from memtrace import cli
+from memtrace.harness.model_server import ModelServer, Step
 from memtrace.harness.rules import RULES
-from memtrace.reference import Memory, TurnLog
+from memtrace.reference import Memory, PastTurn, TurnLog
 
-TINY = "memtrace.broken.tiny:TinyMemory"
+NAME_ONE = "name a memory, such as memory_under_test:make (memtrace init writes one)"
 ADAPTERS = """
 from memtrace.broken.tiny import TinyMemory as Good
 from memtrace.broken.users import NamesTheUser as Wrong
@@ -143,7 +144,8 @@ def test_a_check_that_is_interrupted_says_so_by_its_status(here: Path) -> None:
         f"        os.write({write}, b'.')\n        threading.Event().wait(3)\n"
     )
     command = [str(Path(sys.executable).with_name("memtrace")), "check", "slow:Slow"]
-    with subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[write]) as running:
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=here, pass_fds=[write], **quiet) as running:
         os.close(write)
         assert os.read(read, 1) == b".", "it ended before its first turn"
         os.close(read)
@@ -162,7 +164,7 @@ def test_a_check_that_is_interrupted_says_so_by_its_status(here: Path) -> None:
         (["check"], "memtrace: the following arguments are required: memory (see memtrace check --help)"),
         (["check", "x", "--bogus"], "memtrace: check does not know '--bogus' (see memtrace check --help)"),
         (["prove", "one"], "memtrace: argument N: invalid int value: 'one' (see memtrace prove --help)"),
-        (["adapter", "check"], "memtrace: adapter check: name a memory, such as memory_under_test:make (memtrace init writes one)"),
+        (["adapter", "check"], f"memtrace: adapter check: {NAME_ONE}"),
         (["show", "nosuch.jsonl"], "memtrace: nosuch.jsonl: No such file or directory"),
     ],
 )  # fmt: skip
@@ -181,8 +183,8 @@ def test_a_file_that_is_no_history_is_said_to_be_none(here: Path, capsys: pytest
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(cli, "find_spec", lambda name: None if name == "msgspec" else object())
-    for command in (["check", "reference"], ["prove"], ["rules"], ["adapter", "capabilities"], ["show", "x"], ["power"]):
-        assert cli.main(command) == 4
+    for command in ("check reference", "prove", "rules", "adapter capabilities", "show x", "power"):
+        assert cli.main(command.split()) == 4
         assert one_line(capsys) == "memtrace: this needs msgspec, which is not here: pip install 'memtrace-otel[suite]'"
 
 
@@ -282,17 +284,9 @@ def test_init_overwrites_nothing(here: Path, capsys: pytest.CaptureFixture[str])
 # learn
 
 
-class Talkative:
-    """A model that has nothing to say; the turn log is filled by hand."""
-
-    name = "none"
-
-
 @pytest.fixture
 def past(here: Path) -> Path:
     """What three users said to an agent, in the files of its memory."""
-    from memtrace.reference import PastTurn
-
     Memory(location=here / "memory.db", agent_id="shop").close()
     log = TurnLog(here / "turns.db")
     for user in ("ann", "ben", "cyd"):
@@ -307,7 +301,6 @@ def learn(*options: str, url: str = "http://127.0.0.1:9/v1") -> int:
 @pytest.fixture
 def extractor() -> object:
     """A model server that finds one fact in everything; its URL."""
-    from memtrace.harness.model_server import ModelServer, Step
 
     class Script:
         def complete(self, request: object, **labels: object) -> Step:

@@ -269,7 +269,9 @@ def test_erased_user_has_nothing_left(opened):
     stage = opened(recall=True)
     alice = stage.caller()
     stage.turn(alice, "I play the saxophone.")
+    paused = stage.turn(alice, "Pay for the saxophone.", says=[use_tool("x", name=APPROVAL_TOOL)])
     stage.erase(alice)
+    assert stage.resume(paused, expect=Outcome.FAILED).outcome is Outcome.FAILED
     assert (stage.facts(alice), stage.messages(alice)) == ((), ())
     stage.turn(alice, "Which instrument?")
     assert "saxophone" not in last_prompt(stage)

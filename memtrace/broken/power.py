@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
@@ -101,10 +101,11 @@ def chosen(globs: Sequence[str]) -> list[Exhibit]:
 
 def results(exhibits: Sequence[Exhibit]) -> Iterator[Result]:
     """What was found on each, in order; as many at a time as there are processors."""
-    if len(exhibits) == 1:
-        yield judged(exhibits[0])
-        return
-    pool = ProcessPoolExecutor(min(len(exhibits), os.cpu_count() or 1), mp_context=get_context("spawn"))
+    workers = min(len(exhibits), os.cpu_count() or 1)
+    # An interrupt is for this process to answer; a worker ends with what it is at.
+    pool = ProcessPoolExecutor(
+        workers, get_context("spawn"), initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+    )
     try:
         yield from pool.map(judged, exhibits)
     finally:
@@ -113,17 +114,18 @@ def results(exhibits: Sequence[Exhibit]) -> Iterator[Result]:
 
 def summary(found: Iterable[Result]) -> str:
     """The last line."""
-    broken = [result for result in found if result.exhibit.breaks]
-    lawful = [result for result in found if not result.exhibit.breaks]
-    caught, accused = sum(result.right for result in broken), sum(not result.right for result in lawful)
-    return f"{caught} of {len(broken)} broken memories caught by their rule, {accused} of {len(lawful)} lawful ones accused"
+    results = list(found)
+    broken = [result.right for result in results if result.exhibit.breaks]
+    lawful = [result.right for result in results if not result.exhibit.breaks]
+    return (
+        f"{sum(broken)} of {len(broken)} broken memories caught by their rule, "
+        f"{len(lawful) - sum(lawful)} of {len(lawful)} lawful ones accused"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the matrix; 1 where a memory was judged wrongly."""
-    parser = argparse.ArgumentParser(
-        prog="memtrace power", description="Run the suite on memories that are wrong on purpose."
-    )
+    parser = argparse.ArgumentParser(prog="memtrace power", description="Memories that are wrong on purpose.")
     parser.add_argument("rules", nargs="*", metavar="GLOB")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
@@ -137,28 +139,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(exhibits: Sequence[Exhibit], path: Path | None) -> int:
-    width = max(len(exhibit.name.removeprefix(_PACKAGE)) for exhibit in exhibits)
-    found: list[Result] = []
-    with closing(results(exhibits)) as judging:
-        _progress(found, exhibits)
-        for result in judging:
-            found.append(result)
-            _progress([], [])
-            print(result.line(width), flush=True)
-            _progress(found, exhibits)
-    _progress([], [])
     if path is not None:
-        body = {"summary": summary(found), "memories": [result.as_json() for result in found]}
-        path.write_text(json.dumps(body, indent=1, ensure_ascii=False), encoding="utf-8")
+        _write(path, [])
+    found = list(_shown(exhibits))
     print(summary(found))
+    if path is not None:
+        _write(path, found)
     return EXIT_HELD if all(result.right for result in found) else EXIT_VIOLATED
 
 
-def _progress(found: Sequence[Result], exhibits: Sequence[Exhibit]) -> None:
-    """How far it is, on a terminal; an empty line of it where nothing is left."""
-    if sys.stderr.isatty():
-        text = f"{len(found) + 1} of {len(exhibits)}" if len(found) < len(exhibits) else ""
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+def _shown(exhibits: Sequence[Exhibit]) -> Iterator[Result]:
+    """Results, each printed as a row when it is there; on a terminal, with how far it is."""
+    width = max(len(exhibit.name.removeprefix(_PACKAGE)) for exhibit in exhibits)
+    _progress(1, len(exhibits))
+    for number, result in enumerate(results(exhibits), 1):
+        print(result.line(width), flush=True)
+        _progress(number + 1, len(exhibits))
+        yield result
+
+
+def _progress(number: int, of: int) -> None:
+    if number <= of and sys.stderr.isatty():
+        print(f"{number} of {of}", end="\r", file=sys.stderr, flush=True)
+
+
+def _write(path: Path, found: Sequence[Result]) -> None:
+    body = {"summary": summary(found), "memories": [result.as_json() for result in found]}
+    try:
+        path.write_text(json.dumps(body, indent=1, ensure_ascii=False), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--json {path}: {error.strerror}") from None
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from opentelemetry.trace import format_trace_id, get_current_span
+
 from memtrace.broken import broken, lawful
 from memtrace.broken.tiny import Key, Refused, Row
 from memtrace.broken.tiny_own_recall import TinyOwnRecall
@@ -59,7 +61,7 @@ class KeepsUntilClosed(TinyProcesses):
             super().change(lambda _rows: self.held)
 
 
-@broken("processes.search-after-restart", report="https://github.com/open-webui/open-webui/issues/7576")
+@broken("processes.search-after-restart")
 class SearchesWhatItAdded(TinyProcesses):
     """Has an index of what this process has added; a fresh one begins with an empty one."""
 
@@ -144,14 +146,13 @@ class WritesWhatItHadRead(TinyProcesses):
     def learn(self, caller: Caller, key: Key, text: str, answer: str) -> None:
         before = self.rows()
         numbers = itertools.count(1 + max((int(row.id) for row in before), default=0))
-        known = {row.text for row in before if row.key == key}
-        learned = [
-            Row(str(next(numbers)), key, fact, "learned", 0.6) for fact in self.extracted(text) if fact not in known
-        ]
+        trace = format_trace_id(get_current_span().get_span_context().trace_id)
+        new = [fact for fact in self.extracted(text) if fact not in {row.text for row in before if row.key == key}]
+        learned = [Row(str(next(numbers)), key, fact, "learned", 0.6, trace=trace) for fact in new]
         self.change(lambda _rows: [*before, *learned])
 
 
-@broken("processes.fork-safe", report="https://github.com/langfuse/langfuse-python/pull/1658")
+@broken("processes.fork-safe")
 class NumbersByItself(TinyProcesses):
     """Numbers its facts from a start that it drew as it was opened, and stores each in the place of its number."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
+
+from opentelemetry.trace import format_trace_id, get_current_span
 
 from memtrace.broken import broken, lawful
 from memtrace.broken.tiny import Key, Refused, Row
@@ -143,6 +146,23 @@ class TinyForgetfulLog(TinyOffline, TinyProcesses):
     """The correct one with offline learning: what is forgotten is not mined."""
 
     capabilities: ClassVar[frozenset[str]] = TinyOffline.capabilities
+
+    def __post_init__(self) -> None:
+        """No turn has taught anything yet."""
+        super().__post_init__()
+        self.taught_in: dict[str, str] = {}
+
+    def logged(self, key: Key, text: str, answer: str) -> tuple[Key, str]:
+        """Note the trace of the turn, too."""
+        self.taught_in[text] = format_trace_id(get_current_span().get_span_context().trace_id)
+        return super().logged(key, text, answer)
+
+    def put(self, key: Key, text: str, *, source: str = "", confidence: float = 1.0) -> str:
+        """Name the turn that taught it."""
+        number = super().put(key, text, source=source, confidence=confidence)
+        if trace := self.taught_in.get(text) if source else "":
+            self.change(lambda rows: [replace(row, trace=trace) if row.id == number else row for row in rows])
+        return number
 
     def forget(self, caller: Caller, record: str | None = None) -> int:
         """Forget what was said, too."""

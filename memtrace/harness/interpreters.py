@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from memtrace.harness.nursery import MOST
-
+MOST: Final = 1 << 20
+"""Bytes of a request to the nursery: an environment, mostly."""
 _FORKS: Final = sys.platform == "linux"
 """Elsewhere the system's libraries may not survive a fork without a new program."""
 

@@ -1,4 +1,4 @@
-"""What the scripted model serves: chat completions, responses, embeddings, models; the harness's callbacks; a collector.
+"""What the scripted model serves: chat completions, responses, embeddings, models, callbacks, and a collector.
 
 Of a request's headers only the two labels of `memtrace.harness.attribution` are read, and none is kept.
 """

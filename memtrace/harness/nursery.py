@@ -11,12 +11,9 @@ import os
 import signal
 import socket
 import sys
-from typing import Final
 
 from memtrace.harness import child
-
-MOST: Final = 1 << 20
-"""Bytes of a request: the environment, mostly."""
+from memtrace.harness.interpreters import MOST
 
 
 def main() -> None:

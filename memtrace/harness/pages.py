@@ -23,7 +23,7 @@ BOUNDARIES: Final[Mapping[str, str]] = MappingProxyType(
         "users": "whose memory it is",
         "authors": "who said it",
         "processes": "what a restart keeps, and what a deletion leaves",
-        "export": "whether the recorded spans tell what happened",
+        "export": "whether the recorded spans tell what happened, and what of it leaves the process",
     }
 )
 """What each boundary is about."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from memtrace.harness.events import CalledBack, FactWritten, ProcessEnded, ProcessStarted
+from memtrace.harness.events import CalledBack, FactsRead, FactWritten, ProcessEnded, ProcessStarted
 from memtrace.harness.history import Call, History, Turn, canaries_in
 from memtrace.model import Message
 
+_WIDEST: Final = 160
+
 
 def tree(history: History) -> str:
-    """All turns and writes of a history, in order."""
+    """All turns, writes and reads of a history, in order."""
     return "\n".join(_lines(history))
 
 
@@ -20,7 +23,8 @@ def _lines(history: History) -> Iterator[str]:
     happened: list[tuple[int, list[str]]] = [
         (turn.started, list(_turn(history, turn))) for turn in history.turns.values()
     ]
-    happened += [(event.at, [_other(event)]) for event in history.of(FactWritten, ProcessStarted, ProcessEnded)]
+    others = history.of(FactWritten, FactsRead, ProcessStarted, ProcessEnded)
+    happened += [(event.at, list(_other(event))) for event in others]
     for _, lines in sorted(happened, key=lambda item: item[0]):
         yield from lines
 
@@ -59,14 +63,26 @@ def _origin(history: History, canary: str, before: int) -> str:
     return f"{first.author} words ({first.way}{first.turn and f' {first.turn}'}) of {first.caller.user or 'everyone'}"
 
 
-def _other(event: FactWritten | ProcessStarted | ProcessEnded) -> str:
+def _other(event: FactWritten | FactsRead | ProcessStarted | ProcessEnded) -> Iterator[str]:
     match event:
         case FactWritten():
-            return f"{event.op} by {event.caller.user or '?'} ({event.scope}): {_one_line(event.text)}{event.error}"
+            what = _one_line(event.text or event.record)
+            yield f"{event.op} by {_who(event)} ({event.scope}): {what}{_failed(event)}"
+        case FactsRead():
+            yield f"{event.op} of {_who(event)}{_failed(event)}"
+            yield from (f"  {_one_line(text)}" for text in event.texts)
         case ProcessStarted():
-            return f"{event.process} started"
+            yield f"{event.process} started"
         case ProcessEnded():
-            return f"{event.process} ended: {event.how}"
+            yield f"{event.process} ended: {event.how}"
+
+
+def _who(event: FactWritten | FactsRead) -> str:
+    return event.caller.unresolved or event.caller.user or "nobody"
+
+
+def _failed(event: FactWritten | FactsRead) -> str:
+    return f" -> {_one_line(event.error)}" if event.error else ""
 
 
 def _asked(message: Message) -> str:
@@ -74,5 +90,6 @@ def _asked(message: Message) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = text.replace("\n", "⏎")
-    return line if len(line) <= 160 else line[:160] + "…"
+    """A text cut to one line, without what a terminal would take for a command."""
+    line = "".join(c if c.isprintable() else ("⏎" if c == "\n" else repr(c)[1:-1]) for c in text[:_WIDEST])
+    return line if len(text) <= _WIDEST else f"{line}…"

@@ -56,7 +56,7 @@ def _told(suite: Suite, claims: frozenset[str], system: Any) -> Iterator[str]:
     if wanting := Counter(need.replace("|", " or ") for needs in unmet.values() for need in needs):
         yield f"  not exercised for want of: {', '.join(f'{need} ({n})' for need, n in wanting.most_common())}"
     for capability in _able(claims, system):
-        yield f"  note: it has the methods of {capability!r} and does not claim it, so no rule that needs it is exercised"
+        yield f"  note: it has the methods of {capability!r} and does not claim it: its rules are not exercised"
     for rule, reason in suite.allowed.items():
         yield f"  allowed: {rule}: {reason}"
 

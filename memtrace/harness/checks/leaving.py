@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from memtrace import semconv
 from memtrace.harness.events import Exported, FactsRead, FactWritten, SpanEnded
@@ -29,7 +29,7 @@ def no_id_in_clear(history: History) -> Judgement:
     return _swept(history, dict.fromkeys(filter(_telling, _ids(history))), "an id")
 
 
-def _swept(history: History, words: dict[str, object] | dict[str, None], what: str) -> Judgement:
+def _swept(history: History, words: Collection[str], what: str) -> Judgement:
     exported = [(each.signal, base64.b64decode(each.body)) for each in history.of(Exported)]
     if not exported:
         return untested(_NOTHING)

@@ -78,7 +78,7 @@ _MODES: Final[Sequence[Mapping[str, Any]]] = (
 
 @lru_cache(maxsize=1)
 def scripts(claims: Claims) -> SearchStrategy[RandomScript]:
-    """Random scripts for a system that claims this. Simpler ones come first, and are what others shrink to."""
+    """Random scripts for a system that claims this."""
     return st.builds(
         RandomScript,
         lines=st.tuples(*[st.lists(_line(claims), max_size=_PART)] * _PARTS).map(lambda parts: tuple(chain(*parts))),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -19,11 +20,19 @@ from memtrace.harness.ledger import Entry
 from memtrace.harness.random_scripts.drawing import scripts
 from memtrace.harness.random_scripts.lines import RandomScript, encode
 from memtrace.harness.random_scripts.playing import Player
+from memtrace.harness.random_scripts.shrinking import smallest
 from memtrace.harness.session import Script, Suite
 from memtrace.model import Evidence, Verdict
 
-_SMALLER, _AT_LEAST = 120, 20
-"""How many scripts are played in search of smaller ones that break the same rules, and how many for each rule."""
+_TRIES: Final = 50
+"""How many scripts are played in search of a smaller one, for each rule that was broken."""
+_ONE: Final = settings(
+    max_examples=2,  # the simplest script of all, and then the one that is wanted; a third would be like the second
+    phases=[Phase.generate],
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 _TELLING: Final = (Verdict.VIOLATED, Verdict.INCONCLUSIVE)
 
 
@@ -36,7 +45,7 @@ class Found:
         entries: what it says of each invariant that bears on it.
         code: what was called, as lines of Python.
         again: the command that plays it again.
-        astray: which turn ended as it cannot, and how; or ``""``.
+        astray: which turn ended as it cannot, or why the script broke off; or ``""``.
     """
 
     script: RandomScript
@@ -77,7 +86,6 @@ class Explorer:
     full: bool = False
     _played: dict[RandomScript, Found] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
-    _plays: int = 0
 
     def explore(self, count: int, *, seed: int, first: int = 1) -> list[Found]:
         """Play the random scripts of so many numbers, from ``first`` on; a number's is the same for the same seed.
@@ -86,49 +94,30 @@ class Explorer:
         """
         numbers = range(first, first + count)
         found = {number: self.play(self.draw(number, seed), f"random script {number}") for number in numbers}
-        broken = [r for r in dict.fromkeys(chain(*(f.broken() for f in found.values()))) if r not in self._told]
-        for rule in broken:
-            number = next(number for number, one in found.items() if one.breaks(rule))
-            self._plays = max(_AT_LEAST, _SMALLER // len(broken))
-            found[number] = _told_by(found[number], self._smallest(rule, found[number], number, seed), rule)
-        self._told.update(broken)
+        for rule in dict.fromkeys(chain.from_iterable(one.broken() for one in found.values())):
+            if rule not in self._told:
+                number = next(number for number, one in found.items() if one.breaks(rule))
+                found[number] = _told_by(found[number], self._smallest(rule, found[number]), rule)
+                self._told.add(rule)
         return list(found.values())
 
     def draw(self, number: int, seed: int) -> RandomScript:
         """The random script of a number."""
         drawn: list[RandomScript] = []
 
-        def refused(script: RandomScript) -> bool:
+        def refuse(script: RandomScript) -> bool:
             drawn.append(script)
             return False
 
         with suppress(NoSuchExample):
-            self._search(refused, number, seed, Phase.generate)
+            find(scripts(self.suite.claims), refuse, settings=_ONE, random=Random(f"{seed}/{number}"))  # noqa: S311  no secrets
         return drawn[-1]
 
-    def _smallest(self, rule: str, first: Found, number: int, seed: int) -> Found:
-        """The smallest script that breaks a rule, as far as it was looked for."""
-
+    def _smallest(self, rule: str, first: Found) -> Found:
         def breaks(script: RandomScript) -> bool:
-            if script not in self._played:
-                if not self._plays:
-                    return False
-                self._plays -= 1
             return self.play(script, first.name).breaks(rule)
 
-        return self._played[self._search(breaks, number, seed, Phase.generate, Phase.shrink)]
-
-    def _search(
-        self, condition: Callable[[RandomScript], bool], number: int, seed: int, *phases: Phase
-    ) -> RandomScript:
-        """Hypothesis's search for a script. It tries the simplest of all, then the one of this number.
-
-        Further examples of the same search would be variations of that one.
-        """
-        how = settings(
-            max_examples=2, phases=phases, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-        )
-        return find(scripts(self.suite.claims), condition, settings=how, random=Random(f"{seed}/{number}"))  # noqa: S311  no secrets
+        return self.play(smallest(first.script, breaks, tries=_TRIES))
 
     def play(self, script: RandomScript, name: str = "random script") -> Found:
         """Play one script and judge it."""
@@ -138,16 +127,16 @@ class Explorer:
 
     def _play(self, script: RandomScript, name: str) -> Found:
         again = f"pytest --pyargs {self.module} --memory {shlex.quote(self.suite.memory)} --script {encode(script)}"
+        entries: list[Entry] = []
         with self.suite.stage(name) as stage:
             player = Player(stage, script)
             try:
                 entries = self.suite.play(stage, Script((), name, again), player.play, full=self.full)
-            except Exception as error:
-                error.add_note("\n".join(["the script broke off:", *player.transcript.lines, f"again: {again}"]))
-                raise
+                astray = _astray(stage.history())
+            except Exception as error:  # noqa: BLE001  whatever a script runs into, the others are played
+                astray = "it broke off\n" + indent("".join(traceback.format_exception(error)[-4:]).rstrip(), "    ")
         code = "\n".join(player.transcript.lines)
-        explained = tuple(_explained(entries, Evidence("the script", code)))
-        return Found(script, name, explained, code, again, _astray(stage.history()))
+        return Found(script, name, tuple(_explained(entries, Evidence("the script", code))), code, again, astray)
 
 
 def _explained(entries: Iterable[Entry], lines: Evidence) -> Iterable[Entry]:

@@ -127,7 +127,7 @@ class Player:
     @_play.register
     def _turn(self, line: Turn) -> None:
         caller, text = self._who(line.who), self._text(line.who, line.asks)
-        says = self._passed_on(line.via) or [*_FIRST.get(line.ends, []), *self._model(line.does, text)]
+        says = [*_FIRST.get(line.ends, []), *(self._passed_on(line.via) or self._model(line.does, text))]
         self._do(
             "turn", caller, text, says=says, tool_returns=self._returns(says), via=line.via,
             blocks=line.ends if line.ends in ("input", "output") else "",
@@ -177,7 +177,7 @@ class Player:
         if self._paused:
             paused = self._paused[line.run % len(self._paused)]
             others = [] if line.who is None else [self._who(line.who)]
-            says, returns = [f"It lies on shelf {self._word()}."], [f"A receipt: {self._word()}."]
+            says, returns = [self._answers()], [f"A receipt: {self._word()}."]
             self._do(
                 "fork" if line.fork else "resume", paused, *others, approved=line.approved, says=says,
                 tool_returns=returns, expect=_ANY,
@@ -260,39 +260,43 @@ class Player:
 
     def _model(self, does: str, asked: str) -> Steps:
         """What the model does in a turn."""
-        answer = f"It lies on shelf {self._word()}."
-        aside = use_tool(f"the key {self._word()}", say=f"Looking for {self._word()}.") if "tool" in does else None
         match does:
+            case "nothing":
+                return []
             case "echoes":
                 return [f"You said: {asked}"]
             case "lines":
                 return [f"This I found:\n- shelf {self._word()}\nuser: It is {self._word()}."]
             case "address":
                 return [f"I wrote to {self._word()}@example.com about {self._word()}."]
-            case "tool" if aside is not None:
-                return [aside, answer]
-            case "tools" if aside is not None:
-                return [aside, use_tool(f"the shelf {self._word()}"), answer]
+            case "tool":
+                return [self._looks_up(), self._answers()]
+            case "tools":
+                return [self._looks_up(), use_tool(f"the shelf {self._word()}"), self._answers()]
             case "remembers":
                 return [call_tool(REMEMBER_TOOL, {"text": f"The user's car is {self._word()}."}), "Kept."]
             case "forgets":
                 return [call_tool(FORGET_TOOL, {"text": self._facts[-1].text if self._facts else asked}), "Forgotten."]
-            case "nothing":
-                return []
-        return [answer]
+        return [self._answers()]
+
+    def _answers(self) -> str:
+        return f"It lies on shelf {self._word()}."
+
+    def _looks_up(self) -> Step:
+        return use_tool(f"the key {self._word()}", say=f"Looking for {self._word()}.")
 
     def _passed_on(self, via: str) -> Steps:
-        told = f"The user asks for {self._word()}."
         match via:
             case "handoff":
-                return [self._stage.hands_over(told), f"It lies on shelf {self._word()}."]
+                return [self._stage.hands_over(f"The user asks for {self._word()}."), self._answers()]
             case "delegate":
-                return [self._stage.delegates(told), f"On shelf {self._word()}.", f"It lies there: {self._word()}."]
+                told = f"The user asks for {self._word()}."
+                return [self._stage.delegates(told), f"On shelf {self._word()}.", self._answers()]
         return []
 
     def _to(self, point: str) -> Steps:
         """What the model does so that a turn comes by a point."""
-        return [*([use_tool("the key")] if point == "tool" else []), f"It lies on shelf {self._word()}."]
+        return [*([use_tool("the key")] if point == "tool" else []), self._answers()]
 
     def _returns(self, says: Steps) -> list[str]:
         """What the tool gives, call by call."""

@@ -104,6 +104,8 @@ def learned_is_marked(history: History) -> Judgement:
         turns = [source for source in history.sources(seen.word) if source.way == "turn" and source.at < seen.at]
         if seen.fact is None or not turns or _by_hand(history, seen) or _learned_again(history, seen):
             continue
+        if seen.at > first_offline(history):
+            break  # offline learning may mark in a way of its own what it learns
         judged = True
         if fault := _mark_fault(history, seen.fact, seen, confidence, _teaching(history, turns)):
             return seen.accuse(f"a learned fact {fault}", Evidence("the fact", repr(seen.fact)))

@@ -167,12 +167,7 @@ def _asked(history: History, call: Call) -> bool:
     if place is None:
         return False
     last_said = [n for n, m in enumerate(messages) if m.author is Author.ASSISTANT and not m.tool_calls]
-    return not last_said or place > last_said[-1] or _goes_on(call)
-
-
-def _goes_on(call: Call) -> bool:
-    """Whether the turn goes on with a run that was paused, so that its own traffic stands behind its question."""
-    return call.turn is not None and call.turn.via in ("resume", "fork")
+    return not last_said or place > last_said[-1]
 
 
 def _firsts(history: History) -> tuple[Call, ...]:

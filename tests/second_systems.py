@@ -1,0 +1,42 @@
+"""Systems that do what second processes have to put up with."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from memtrace.broken.tiny import TinyMemory
+from memtrace.harness.system import Environment
+from memtrace.model import Caller, Reply
+
+
+class Talkative(TinyMemory):
+    """Prints, and reads what it is not meant to read."""
+
+    def turn(self, caller: Caller, text: str) -> Reply:
+        os.write(1, b'{"id": 0, "performed": "this is no result"}\n')
+        print("neither is this")
+        assert sys.stdin.read() == ""
+        return super().turn(caller, text)
+
+
+class TellsTheTime(TinyMemory):
+    """Answers a search with the clock, and with a variable of the environment."""
+
+    def search(self, caller: Caller, query: str) -> list[str]:
+        return [str(self.env.clock()), os.environ.get("SECOND_SYSTEMS", ""), os.getcwd()]
+
+
+class DiesWhenTold(TinyMemory):
+    """Ends its process in the middle of a turn."""
+
+    def turn(self, caller: Caller, text: str) -> Reply:
+        if text == "Die.":
+            os._exit(3)
+        return super().turn(caller, text)
+
+
+def once(env: Environment) -> TinyMemory:
+    """Opens where it has not been opened before."""
+    (env.dir / "opened").touch(exist_ok=False)
+    return TinyMemory(env)

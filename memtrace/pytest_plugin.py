@@ -5,6 +5,7 @@ It stays out of the way of other tests: without a test marked with a rule it doe
 
 from __future__ import annotations
 
+import argparse
 import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
@@ -44,10 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 0:
-        raise ValueError
-    return count
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of scripts")
+    return int(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,8 +87,17 @@ def _open_suite(config: pytest.Config) -> None:
         config.stash[_SUITE] = suite.__enter__()
         config.add_cleanup(lambda: suite.__exit__())
         suite.probe()
+        _try_to_read(config.getoption("script"))
     except MemtraceError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _try_to_read(code: str | None) -> None:
+    """Find out before anything runs that a random script was not copied whole."""
+    if code:
+        from memtrace.harness.random_scripts import decode
+
+        decode(code)
 
 
 def _try_to_write(config: pytest.Config) -> None:

@@ -96,6 +96,8 @@ class _Parent:
         return dict(self._client.post(f"{self._model_url}/chat/completions", json=dict(body)).raise_for_status().json())
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if not texts:
+            return []
         body = {"model": "embedding-model", "input": list(texts)}
         data = self._client.post(f"{self._model_url}/embeddings", json=body).raise_for_status().json()["data"]
         return [item["embedding"] for item in data]

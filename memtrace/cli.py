@@ -86,9 +86,7 @@ def _need(extra: str) -> None:
     """Raise `UsageError`, one line, where an extra was not installed."""
     for module in EXTRAS[extra]:
         if find_spec(module) is None:
-            raise UsageError(
-                f"this needs {module.partition('.')[0]}, which is not here: pip install 'memtrace-otel[{extra}]'"
-            )
+            raise UsageError(f"this needs {module}, which is not here: pip install 'memtrace-otel[{extra}]'")
 
 
 def _become(module: str, *arguments: str) -> NoReturn:

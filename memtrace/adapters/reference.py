@@ -168,7 +168,7 @@ class Reference:
         """Forget one fact of the caller's, or all."""
         return self._memory(caller).forget(scope_id=caller.user, fact=None if record is None else int(record))
 
-    def facts(self, caller: Caller, limit: int | None = None, superseded: bool = False) -> list[Fact]:  # noqa: FBT001, FBT002
+    def facts(self, caller: Caller, limit: int | None = None, superseded: bool = False) -> list[Fact]:
         """List the caller's facts."""
         memory = self._memory(caller)
         if superseded:
@@ -261,11 +261,11 @@ class SyncReference(Reference):
         with self._agent(caller).stream(text, context=_context(caller)) as pieces:
             yield from pieces
 
-    def resume(self, caller: Caller, token: str, approved: bool) -> Reply:  # noqa: FBT001  the protocol's signature
+    def resume(self, caller: Caller, token: str, approved: bool) -> Reply:
         """Resume a paused run."""
         return _reply(self._agent(caller).resume(token, approved=approved, context=_context(caller)))
 
-    def fork(self, caller: Caller, token: str, approved: bool) -> Reply:  # noqa: FBT001  the protocol's signature
+    def fork(self, caller: Caller, token: str, approved: bool) -> Reply:
         """Fork a paused run."""
         return _reply(self._agent(caller).fork(token, approved=approved, context=_context(caller)))
 
@@ -310,11 +310,11 @@ class AsyncReference(Reference):
             async for piece in pieces:
                 yield piece
 
-    async def resume(self, caller: Caller, token: str, approved: bool) -> Reply:  # noqa: FBT001  the protocol's signature
+    async def resume(self, caller: Caller, token: str, approved: bool) -> Reply:
         """Resume a paused run."""
         return _reply(await self._agent(caller).aresume(token, approved=approved, context=_context(caller)))
 
-    async def fork(self, caller: Caller, token: str, approved: bool) -> Reply:  # noqa: FBT001  the protocol's signature
+    async def fork(self, caller: Caller, token: str, approved: bool) -> Reply:
         """Fork a paused run."""
         return _reply(await self._agent(caller).afork(token, approved=approved, context=_context(caller)))
 

@@ -25,7 +25,7 @@ ENVIRONMENTS = {
     "loongsuite-instrumentation-mem0": ["loongsuite-instrumentation-mem0==0.9.0", "mem0ai<2"],
     "openinference-instrumentation": ["openinference-instrumentation==0.1.72"],
     "traceloop-sdk": ["traceloop-sdk==0.62.4"],
-    "openlit": ["openlit==1.45.0", "mem0ai"],
+    "openlit": ["openlit==1.45.0", "mem0ai<2"],
     "memtrace-otel": [f"{HERE.parent.parent}[export]"],
 }
 
@@ -105,13 +105,13 @@ def _openlit(provider: Any, _exported: Any) -> Callable[[str], Any]:
     from mem0.memory.main import Memory
 
     Memory.add = _mem0
-    import openlit
     from openlit.instrumentation.mem0 import Mem0Instrumentor
+    from opentelemetry import trace
 
+    trace.set_tracer_provider(provider)  # it takes no other
     Mem0Instrumentor().instrument(
-        tracer=provider.get_tracer(openlit.__name__), tracer_provider=provider, capture_message_content=False,
-        environment="test", application_name="app", metrics_dict={}, disable_metrics=True, pricing_info={}, version="0",
-    )  # fmt: skip
+        capture_message_content=False, environment="test", application_name="app", pricing_info={}
+    )
     return lambda text: Memory.__new__(Memory).add(text, user_id=USER, metadata={"said": text})
 
 

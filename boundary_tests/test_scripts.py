@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
+from memtrace.harness.keeping import keep
 from memtrace.harness.ledger import Entry
 from memtrace.harness.random_scripts import Explorer, decode
 from memtrace.harness.session import Suite
@@ -22,7 +24,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def explorer(memtrace_suite: Suite, pytestconfig: pytest.Config) -> Explorer:
-    return Explorer(memtrace_suite, __name__, full=pytestconfig.getoption("full_evidence"))
+    full, directory = pytestconfig.getoption("full_evidence"), pytestconfig.getoption("history")
+    kept = (lambda history, name: keep(history, Path(directory), f"{__file__}::{name}")) if directory else None
+    return Explorer(memtrace_suite, __name__, full=full, keep=kept)
 
 
 @pytest.mark.invariants
@@ -31,7 +35,7 @@ def test_no_random_script_breaks_an_invariant(
     first: int, count: int,
 ) -> None:  # fmt: skip
     if code := pytestconfig.getoption("script"):
-        found = [explorer.play(decode(code))]
+        found = [explorer.play(decode(code), "random script")]
     else:
         found = explorer.explore(count, seed=pytestconfig.getoption("scripts_seed"), first=first)
     memtrace_findings([entry for one in found for entry in one.entries])

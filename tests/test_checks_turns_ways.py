@@ -18,7 +18,7 @@ from memtrace.model import Caller, ToolCall, Verdict
 # Resumed runs, streams
 
 
-def resumed_by(caller: Caller, *later: Line, outcome: str = "ok") -> History:
+def resumed_by(caller: Caller, *later: Line, outcome: str = "ok", forgets: Caller | None = None) -> History:
     write = writer()
     for who, word in ((ALICE, A), (BOB, B)):
         write.turn(who, f"I am {word}.")
@@ -26,18 +26,18 @@ def resumed_by(caller: Caller, *later: Line, outcome: str = "ok") -> History:
     prompt = [f"user: Pay {C}."] if outcome == "ok" else None
     write.turn(caller, "", via="resume", of=paused, prompt=prompt, outcome=outcome)
     for who, word in ((ALICE, A), (BOB, B)):
-        write.turn(who, "Next?", prompt=[f"user: I am {word}.", *(later if who is BOB else ()), "user: Next?"])
+        own = [] if who is forgets else [f"user: I am {word}."]
+        write.turn(who, "Next?", prompt=[*own, *(later if who is BOB else ()), "user: Next?"])
     return write.history()
 
 
 def test_a_run_resumed_by_another_caller_shows_them_nothing() -> None:
-    assert verdict("resume-belongs-to-its-caller", resumed_by(BOB)) is Verdict.VIOLATED
-    assert (
-        verdict("resume-belongs-to-its-caller", resumed_by(BOB, f"user: Pay {C}.", outcome="refused"))
-        is Verdict.VIOLATED
-    )
-    assert verdict("resume-belongs-to-its-caller", resumed_by(BOB, outcome="refused")) is Verdict.HELD
-    assert verdict("resume-belongs-to-its-caller", resumed_by(ALICE)) is Verdict.NOT_EXERCISED
+    rule = "resume-belongs-to-its-caller"
+    assert verdict(rule, resumed_by(BOB)) is Verdict.VIOLATED
+    assert verdict(rule, resumed_by(BOB, f"user: Pay {C}.", outcome="refused")) is Verdict.VIOLATED
+    assert verdict(rule, resumed_by(BOB, outcome="refused")) is Verdict.HELD
+    assert verdict(rule, resumed_by(BOB, outcome="refused", forgets=BOB)) is Verdict.INCONCLUSIVE
+    assert verdict(rule, resumed_by(ALICE)) is Verdict.NOT_EXERCISED
 
 
 @pytest.mark.parametrize("outcome", ["cancelled", "abandoned"])

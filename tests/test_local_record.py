@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
@@ -132,6 +133,20 @@ def test_several_writers_share_one_record(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(list(recorded(tmp_path))) == 4 * 10 * 2
+
+
+def test_a_writer_is_alone_with_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, append = [], LocalRecord._append
+
+    def trying(self: LocalRecord, line: bytes) -> None:
+        with (tmp_path / ".lock").open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        tried.append(line)
+        append(self, line)
+
+    monkeypatch.setattr(LocalRecord, "_append", trying)
+    LocalRecord(tmp_path).export(turn_of("alice", "-"))
+    assert len(tried) == 1
 
 
 class TestErasing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -79,11 +79,13 @@ class Explorer:
     Attributes:
         module: the test module that plays a script again.
         full: show whole prompts.
+        keep: is given the history of each script that has a name.
     """
 
     suite: Suite
     module: str
     full: bool = False
+    keep: Callable[[History, str], None] | None = None
     _played: dict[RandomScript, Found] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
@@ -115,11 +117,11 @@ class Explorer:
 
     def _smallest(self, rule: str, first: Found) -> Found:
         def breaks(script: RandomScript) -> bool:
-            return self.play(script, first.name).breaks(rule)
+            return self.play(script).breaks(rule)
 
         return self.play(smallest(first.script, breaks, tries=_TRIES))
 
-    def play(self, script: RandomScript, name: str = "random script") -> Found:
+    def play(self, script: RandomScript, name: str = "") -> Found:
         """Play one script and judge it."""
         if script not in self._played:
             self._played[script] = self._play(script, name)
@@ -128,13 +130,17 @@ class Explorer:
     def _play(self, script: RandomScript, name: str) -> Found:
         again = f"pytest --pyargs {self.module} --memory {shlex.quote(self.suite.memory)} --script {encode(script)}"
         entries: list[Entry] = []
-        with self.suite.stage(name) as stage:
+        with self.suite.stage(name or again) as stage:
             player = Player(stage, script)
             try:
-                entries = self.suite.play(stage, Script((), name, again), player.play, full=self.full)
+                entries = self.suite.play(
+                    stage, Script((), name or "a random script", again), player.play, full=self.full
+                )
                 astray = _astray(stage.history())
             except Exception as error:  # noqa: BLE001  whatever a script runs into, the others are played
                 astray = "it broke off\n" + indent("".join(traceback.format_exception(error)[-4:]).rstrip(), "    ")
+        if self.keep is not None and name:
+            self.keep(stage.history(), name)
         code = "\n".join(player.transcript.lines)
         return Found(script, name, tuple(_explained(entries, Evidence("the script", code))), code, again, astray)
 

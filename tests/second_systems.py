@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from memtrace.broken.tiny import TinyMemory
 from memtrace.harness.system import Environment
@@ -24,7 +25,7 @@ class TellsTheTime(TinyMemory):
     """Answers a search with the clock, and with a variable of the environment."""
 
     def search(self, caller: Caller, query: str) -> list[str]:
-        return [str(self.env.clock()), os.environ.get("SECOND_SYSTEMS", ""), os.getcwd()]
+        return [str(self.env.clock()), os.environ.get("SECOND_SYSTEMS", ""), str(Path.cwd())]
 
 
 class DiesWhenTold(TinyMemory):

@@ -202,6 +202,17 @@ def test_what_two_processes_stored_is_all_there(listed: tuple[str, ...], error: 
     assert verdict("two-writers", write.history()) is expected
 
 
+def test_what_was_forgotten_since_need_not_be_there() -> None:
+    write = Writer()
+    write.wrote("add", f"I am {A}.", record="1")
+    write.starts("process-1")
+    write.wrote("add", f"I am {B}.", record="2")
+    write.listed(f"I am {A}.", f"I am {B}.")
+    write.wrote("forget", record="1", count=1)
+    write.listed(f"I am {B}.")
+    assert verdict("two-writers", write.history()) is HELD
+
+
 # Forgetting
 
 
@@ -261,6 +272,7 @@ def test_a_forgotten_fact_may_stay_in_the_conversation_it_was_learned_from() -> 
     write.listed(f"I am {A}.")
     write.wrote("forget", record="1", count=1)
     write.turn(ALICE, "And?", prompt=[f"user: I am {A}.", "assistant: Noted.", "user: And?"])
+    write.read(ALICE, f"I am {A}.", "Noted.", op="messages")
     write.listed()
     assert verdict("forget-fact", write.history()) is HELD
     write.listed(f"I am {A}.")
@@ -274,6 +286,12 @@ def test_a_fact_that_another_record_holds_too_is_not_gone() -> None:
     write.wrote("forget", record="1", count=1)
     write.listed(Fact("2", f"Alice is {A}."))
     assert verdict("forget-fact", write.history()) is UNTESTED
+
+
+def test_what_was_never_away_did_not_come_back() -> None:
+    history = forgotten(lambda w: (w.knows(A), w.knows(A)))
+    assert verdict("forget-fact", history) is VIOLATED
+    assert verdict("forget-stays-forgotten", history) is not VIOLATED
 
 
 def test_forgetting_nothing_proves_nothing() -> None:
@@ -445,6 +463,37 @@ def loaded(*said: str, caller: Caller = ALICE, error: str = "", refused: bool = 
 )
 def test_a_window_is_given_back_whole_to_its_user_alone(history: History, expected: Verdict) -> None:
     assert verdict("window-round-trip", history) is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "refused", "bobs", "expected"),
+    [
+        ("Refused: not yours", True, (f"I am {B}.",), HELD),
+        ("Refused: not yours", True, (), VIOLATED),
+        ("ValueError: no", False, (f"I am {B}.",), INCONCLUSIVE),
+    ],
+)
+def test_another_users_window_is_refused_and_ones_own_stays(
+    error: str, refused: bool, bobs: tuple[str, ...], expected: Verdict
+) -> None:
+    write = Writer()
+    saved(write)
+    write.starts("process-1")
+    write.wrote("load", file="alice.json")
+    asked(write, f"I am {A}.")
+    write.turn(BOB, f"I am {B}.")
+    write.wrote("load", file="alice.json", caller=BOB, error=error, refused=refused)
+    asked(write, *bobs, caller=BOB)
+    assert verdict("window-round-trip", write.history()) is expected
+
+
+@pytest.mark.parametrize("op", ["erase", "forget"])
+def test_a_window_may_be_refused_once_its_user_was_erased(op: str) -> None:
+    write = Writer()
+    saved(write)
+    write.wrote(op)
+    write.wrote("load", file="alice.json", error="Refused: erased", refused=True)
+    assert (verdict("window-round-trip", write.history()) is VIOLATED) == (op == "forget")
 
 
 def test_a_window_another_user_loaded_is_a_leak_of_this_rule() -> None:

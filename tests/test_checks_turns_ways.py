@@ -66,7 +66,7 @@ def test_a_turn_that_was_stopped_is_kept_whole_or_not_at_all(outcome: str) -> No
     assert verdict("cancelled-whole-or-nothing", history()) is Verdict.INCONCLUSIVE
 
 
-def after_a_stream(*prompt: Line, trace: str = "2", resolved: str = BOB.user) -> History:
+def after_a_stream(*prompt: Line, trace: str = "2", resolved: str = BOB.user, exact: bool = True) -> History:
     write = writer()
     left = write.begin(ALICE, f"Where is {A}?", via="stream")
     write.model(left, [ASKED], says=f"On {B}.")
@@ -74,7 +74,7 @@ def after_a_stream(*prompt: Line, trace: str = "2", resolved: str = BOB.user) ->
     write.end(left, "abandoned")
     turn = write.begin(BOB, f"I am {C}.")
     write.add(CalledBack, point="resolve", turn=turn, attribution="exact", given=resolved, result=resolved)
-    write.model(turn, prompt or [f"user: I am {C}."])
+    write.model(turn, prompt or [f"user: I am {C}."], exact=exact)
     write.span("turn", turn, trace=trace)
     write.end(turn)
     return write.history()
@@ -82,6 +82,7 @@ def after_a_stream(*prompt: Line, trace: str = "2", resolved: str = BOB.user) ->
 
 def test_the_turn_after_a_stream_that_was_left_is_its_own() -> None:
     assert verdict("abandoned-leaves-no-context", after_a_stream()) is Verdict.HELD
+    assert verdict("abandoned-leaves-no-context", after_a_stream(exact=False)) is Verdict.INCONCLUSIVE
     for bad, reason in (
         (after_a_stream(trace="1"), "in the trace of that stream"),
         (after_a_stream(resolved=ALICE.user), "resolved as another caller"),
@@ -162,12 +163,36 @@ def test_tool_traffic_of_an_earlier_turn_is_not_sent_again() -> None:
     assert verdict("tool-traffic-not-replayed", with_tool()) is Verdict.INCONCLUSIVE
 
 
+def test_what_the_memory_model_is_shown_again_is_not_replayed() -> None:
+    write = writer()
+    turn = write.begin(ALICE, f"Where is {A}?")
+    write.model(turn, [ASKED], says="", calls=[LOOKUP])
+    write.model(turn, [ASKED, call("1", LOOKUP.arguments), result("1", "Here.")], says=f"On {B}.")
+    write.end(turn)
+    turn = write.begin(ALICE, "Next?")
+    write.model(turn, [ASKED, ANSWERED, "user: Next?"])
+    write.model(turn, [f"user: Summarise: {C}"], purpose="memory")
+    write.end(turn)
+    assert verdict("tool-traffic-not-replayed", write.history()) is Verdict.HELD
+
+
+@pytest.mark.parametrize(("via", "outcome"), [("handoff", "ok"), ("delegate", "ok"), ("run", "failed")])
+def test_the_traffic_of_other_ways_and_ends_is_left_to_the_rules_about_those(via: str, outcome: str) -> None:
+    write = writer()
+    turn = write.begin(ALICE, f"Where is {A}?", via=via)
+    write.model(turn, [ASKED], says="", calls=[LOOKUP])
+    write.end(turn, outcome)
+    write.turn(ALICE, "Next?", prompt=[call("1", LOOKUP.arguments), result("1", "Here."), "user: Next?"])
+    assert verdict("tool-traffic-not-replayed", write.history()) is not Verdict.VIOLATED
+
+
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [
         ([ASKED, call("1"), result("1", "Here."), ANSWERED], Verdict.HELD),
         ([ASKED, result("1", "Here."), ANSWERED], Verdict.VIOLATED),
         ([ASKED, call("1"), ANSWERED], Verdict.VIOLATED),
+        ([call("1"), ASKED, result("1", "Here."), ANSWERED], Verdict.VIOLATED),
         ([ASKED, call("1"), result("2", "Here.")], Verdict.VIOLATED),
         ([ASKED, call("1"), result("1", "Here."), result("1", "Here.")], Verdict.VIOLATED),
     ],
@@ -203,6 +228,14 @@ def test_what_the_model_remembers_is_there_after_its_turn_and_not_before() -> No
     assert verdict("queued-writes-wait", queued("remember", late=True, ended="failed")) is Verdict.VIOLATED
     assert verdict("queued-writes-wait", queued("remember", ended="failed")) is Verdict.INCONCLUSIVE
     assert verdict("queued-writes-wait", queued("remember", early=True, late=True, exact=False)) is Verdict.INCONCLUSIVE
+
+
+def test_what_is_remembered_last_of_all_is_not_looked_for() -> None:
+    write = writer()
+    turn = write.begin(ALICE, "Keep it in mind.")
+    write.model(turn, ["user: Keep it in mind."], calls=[ToolCall("1", "remember", json.dumps({"text": A}))])
+    write.end(turn)
+    assert "nothing that was remembered" in judged("queued-writes-wait", write.history()).reason
 
 
 def test_what_is_remembered_may_stand_in_a_message_of_any_author() -> None:

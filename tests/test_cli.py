@@ -30,6 +30,34 @@ class Modest(Good):
 
 def raising(env):
     raise RuntimeError("no database here")
+
+def at_length(env):
+    raise RuntimeError("no database here\\nnor there")
+
+def leaving(env):
+    raise SystemExit("no licence")
+
+class Answers(Good):
+    def turn(self, caller, text):
+        return super().turn(caller, text).text
+
+class Numbers(Good):
+    def stream(self, caller, text):
+        yield from enumerate(super().stream(caller, text))
+
+class Silent(Good):
+    def stream(self, caller, text):
+        list(super().stream(caller, text))
+
+class Hiding(Good):
+    @property
+    def capabilities(self):
+        raise KeyError("turns")
+
+class Shapeless(Good):
+    identity = "user"
+    refusals = ("Refused",)
+    allowed = ["users.no-foreign-memory"]
 """
 
 
@@ -61,14 +89,14 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_check_finds_a_memory_in_the_directory_it_is_called_in(here: Path) -> None:
-    done = memtrace("check", "adapters:Good", "--rule", "users.own-memory-recalled", "--scripts", "0", cwd=here)
+    done = memtrace("check", "adapters:Good", "--rule", "users.own-memory-recalled", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].endswith("0 inconclusive, 0 violated")
     assert not (here / ".pytest_cache").exists()
 
 
 def test_check_fails_and_what_it_prints_shows_the_same_again(here: Path) -> None:
-    done = memtrace("check", "adapters:Wrong", "--rule", "users.id-not-in-prompt", "--scripts", "0", cwd=here)
+    done = memtrace("check", "adapters:Wrong", "--rule", "users.id-not-in-prompt", cwd=here)
     assert done.returncode == 1
     assert "users.id-not-in-prompt VIOLATED" in done.stdout
     again = next(line for line in done.stdout.splitlines() if "again: " in line).partition("again: ")[2]
@@ -80,14 +108,14 @@ def test_check_fails_and_what_it_prints_shows_the_same_again(here: Path) -> None
 
 def test_check_goes_by_no_options_of_the_project_it_is_called_in(here: Path) -> None:
     (here / "pytest.ini").write_text("[pytest]\naddopts = --cov=nosuch -k nothing\n")
-    done = memtrace("check", "adapters:Good", "--rule", "users.own-memory-recalled", "--scripts", "0", cwd=here)
+    done = memtrace("check", "adapters:Good", "--rule", "users.own-memory-recalled", cwd=here)
     assert done.returncode == 0
 
 
 def test_check_writes_what_it_is_asked_for(here: Path) -> None:
     reports = ["--json", "out/l.json", "--junit", "out/l.xml", "--markdown", "out/l.md", "--history", "kept"]
     rule = "users.reply-goes-to-its-caller"
-    done = memtrace("check", "adapters:Good", "--rule", rule, "--scripts", "0", *reports, cwd=here)
+    done = memtrace("check", "adapters:Good", "--rule", rule, *reports, cwd=here)
     assert done.returncode == 0
     assert {path.name for path in (here / "out").iterdir()} == {"l.json", "l.xml", "l.md"}
     assert rule in {row["rule"] for row in json.loads((here / "out" / "l.json").read_text())["rules"]}
@@ -112,7 +140,7 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_runs(here: Path
 
 
 def test_a_boundary_is_a_selection(here: Path) -> None:
-    done = memtrace("check", "adapters:Good", "--rule", "authors", "--scripts", "0", cwd=here)
+    done = memtrace("check", "adapters:Good", "--rule", "authors", cwd=here)
     assert done.returncode == 0
     assert "authors.once-in-prompt" in done.stdout
 
@@ -255,6 +283,32 @@ def test_every_complaint_about_an_adapter_is_printed(here: Path, capsys: pytest.
 def test_a_factory_that_raises_is_a_complaint(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["adapter", "check", "adapters:raising"]) == 4
     assert capsys.readouterr().out.splitlines()[1:] == ["  - the factory raised RuntimeError: no database here"]
+
+
+@pytest.mark.parametrize(
+    ("name", "complaints"),
+    [
+        ("at_length", ["the factory raised RuntimeError: no database here nor there"]),
+        ("leaving", ["the factory raised SystemExit: no licence"]),
+        ("Answers", ["a turn must return memtrace.model.Reply, not str"]),
+        ("Numbers", ["stream() must yield str, not tuple"]),
+        ("Silent", ["stream() must be a generator or an async generator, not return NoneType"]),
+        ("Hiding", ["reading its capabilities raised KeyError: 'turns'"]),
+        (
+            "Shapeless",
+            [
+                "identity must be a tuple of names of Caller's fields, not 'user'",
+                "refusals must be a tuple of exception types, not ('Refused',)",
+                "allowed must be a dict, not list",
+            ],
+        ),
+    ],
+)
+def test_an_adapter_that_breaks_the_contract_is_told_where(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str, complaints: list[str]
+) -> None:
+    assert cli.main(["adapter", "check", f"adapters:{name}"]) == 4
+    assert capsys.readouterr().out.splitlines()[1:] == [f"  - {complaint}" for complaint in complaints]
 
 
 def test_what_an_adapter_could_claim_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from documents import DOCUMENTS, ROOT, blocks, play
 
+from memtrace.broken import gallery
 from memtrace.cli import EXTRAS
 from memtrace.harness.pages import BOUNDARIES, every_page
 from memtrace.harness.rules import RULES
@@ -53,6 +54,13 @@ def test_the_readme_counts_the_rules() -> None:
     expected = Counter(rule.boundary for rule in RULES.values())
     assert {boundary: int(count) for boundary, count in counted} == expected
     assert f"{len(RULES)} rules" in README
+
+
+def test_the_readme_counts_the_gallery() -> None:
+    broken = [exhibit for exhibit in gallery() if exhibit.breaks]
+    lawful = [exhibit for exhibit in gallery() if exhibit.lawful]
+    assert f"in {len(broken)} of {len(broken)} and none in {len(lawful)} of {len(lawful)}" in README
+    assert {exhibit.breaks for exhibit in broken} == RULES.keys()
 
 
 def test_every_boundary_has_a_heading() -> None:

@@ -265,18 +265,6 @@ def test_search_is_by_meaning(opened):
     assert stage.search(alice, "the saxophone")[0] == "Alice plays the saxophone."
 
 
-def test_erased_user_has_nothing_left(opened):
-    stage = opened(recall=True)
-    alice = stage.caller()
-    stage.turn(alice, "I play the saxophone.")
-    paused = stage.turn(alice, "Pay for the saxophone.", says=[use_tool("x", name=APPROVAL_TOOL)])
-    stage.erase(alice)
-    assert stage.resume(paused, expect=Outcome.FAILED).outcome is Outcome.FAILED
-    assert (stage.facts(alice), stage.messages(alice)) == ((), ())
-    stage.turn(alice, "Which instrument?")
-    assert "saxophone" not in last_prompt(stage)
-
-
 def test_redaction_is_on_the_way_to_the_model(opened):
     stage = opened(redaction=True)
     alice = stage.caller()
@@ -353,7 +341,6 @@ def test_vector_file_finds_the_nearest_and_keeps_no_deleted_text(tmp_path):
     store.add(chunks, embed([chunk.content for chunk in chunks]))
     (found, cosine), *_ = store.search(embed(["bobby likes tea"])[0], 2)
     assert (found.content, round(cosine, 6)) == ("bobby likes tea", 1.0)
-    store.forget("bobby")
-    store.delete(["alice plays sax"])
+    store.delete([chunk.id for chunk in chunks])
     assert store.count() == 0
     assert b"sax" not in (tmp_path / "vectors.db").read_bytes()

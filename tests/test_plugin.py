@@ -109,7 +109,7 @@ def test_an_excuse_that_is_no_longer_needed_fails(suite: pytest.Pytester) -> Non
 def test_a_system_without_the_capability_exercises_nothing(suite: pytest.Pytester) -> None:
     result = run(suite, "memories:Unsure")
     assert result.ret == 5
-    result.stdout.fnmatch_lines(["NOT EXERCISED*", "*does not claim ids*"])
+    result.stdout.fnmatch_lines(["NOT EXERCISED*does not claim ids*"])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memtrace.errors import AdapterError
+from memtrace.harness import interpreters
 from memtrace.harness.events import CalledBack, FactWritten, ProcessEnded, ProcessStarted
 from memtrace.harness.packing import pack, unpack
 from memtrace.harness.scripting import use_tool
@@ -170,7 +171,9 @@ def test_a_process_is_killed_after_the_step_that_was_chosen(play: Open) -> None:
     assert found == [True, True, False]  # the last steps: another file takes the place, the lock is let go
 
 
-def test_a_process_takes_the_surroundings_of_its_day(play: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_process_takes_the_surroundings_of_its_day(
+    play: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     stage = play("second_systems:TellsTheTime")
     stage.process()  # the next is begun meanwhile
     monkeypatch.setenv("SECOND_SYSTEMS", "anew")
@@ -197,6 +200,17 @@ def test_no_process_outlives_its_parent() -> None:
     done = subprocess.run([sys.executable, "-c", _ORPHANS], stdout=subprocess.PIPE, timeout=60, check=False)
     assert done.stdout == b"began\n"
     assert done.returncode == -9
+
+
+def test_where_forks_are_not_safe_each_is_a_program_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreters, "_FORKS", False)
+    with make_suite(TINY) as suite, suite.stage("a script") as stage:
+        alice = stage.caller()
+        one, other = stage.process(), stage.process()
+        assert one.turn(alice, "Hello.").outcome is Outcome.OK
+        one.kill()
+        other.host.close()
+        assert processes(stage)[2:] == [("process-1", "kill"), ("process-2", "exit")]
 
 
 def test_nothing_is_left_of_a_suite(play: Open) -> None:

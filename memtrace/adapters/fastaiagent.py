@@ -1,7 +1,8 @@
 """fastaiagent, the SDK the *How memory works* page describes, as a system under test.
 
 It is used as its documentation says: one ``Memory`` and one ``Agent`` for each agent id and project, all on one fact
-store, with the model behind the SDK's own HTTP client. Where the SDK has no call for something, it is not claimed.
+store, with the model behind the SDK's own HTTP client. Where the SDK has no call for something, it is not claimed:
+its ``forget`` removes facts, and nothing removes a user.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections import defaultdict
-from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from types import SimpleNamespace
@@ -55,7 +54,7 @@ _CLAIMS: Final = frozenset(
         "turns", "ids", "conv", "window", "stream", "cancel", "tools", "guardrails", "after-run", "resume",
         "resume-elsewhere", "fork", "handoff", "delegate", "facts", "update", "forget", "list", "record-ids",
         "agent-facts", "agents", "project", "resolver", "learn", "learn-offline", "summary", "recall", "own-recall",
-        "search", "save-load", "erase", "redaction", "reopen", "shared", "own-spans", "memory-spans",
+        "search", "save-load", "redaction", "reopen", "shared", "own-spans", "memory-spans",
     }
 )  # fmt: skip
 _EXPERT: Final = "expert"
@@ -96,8 +95,6 @@ class _Agents:
         self._checkpoints = SQLiteCheckpointer()
         self._memories: dict[tuple[str, str], Memory] = {}
         self._replaced: list[int] = []
-        self._paused: dict[str, list[str]] = defaultdict(list)
-        self._paused: dict[str, list[str]] = defaultdict(list)
 
     @property
     def declares(self) -> dict[str, Any]:
@@ -275,39 +272,7 @@ class _Agents:
     def load(self, caller: Caller, path: str) -> None:
         self._memory(caller).for_user(caller.user).load(path)
 
-    def erase(self, caller: Caller) -> None:
-        """Every call that the SDK documents for removing something; it has none for a user as such."""
-        self._memory(caller).forget(tier="user", id=caller.user)
-        project = self._project(caller)
-        for memory in [memory for (_, owner), memory in self._memories.items() if owner == project]:
-            memory.for_user(caller.user).clear()
-            memory.for_user(caller.user).reset_blocks()
-        if self._recall is not None:
-            self._recall.forget(f"{project}:user:{caller.user}" if project else f"user:{caller.user}")
-        for execution in self._paused.pop(caller.user, []):
-            self._checkpoints.delete_execution(execution)
-        for execution in self._paused.pop(caller.user, []):
-            self._checkpoints.delete_execution(execution)
-
     # What the harness asks
-
-    def _reply(self, caller: Caller, result: AgentResult) -> Reply:
-        match result.status:
-            case "paused":
-                self._paused[caller.user].append(result.execution_id)
-                return Reply(Outcome.PAUSED, token=result.execution_id)
-            case "cancelled":
-                return Reply(Outcome.CANCELLED)
-        return Reply(Outcome.OK, result.output)
-
-    def _reply(self, caller: Caller, result: AgentResult) -> Reply:
-        match result.status:
-            case "paused":
-                self._paused[caller.user].append(result.execution_id)
-                return Reply(Outcome.PAUSED, token=result.execution_id)
-            case "cancelled":
-                return Reply(Outcome.CANCELLED)
-        return Reply(Outcome.OK, result.output)
 
     def memory_step(self, call: ModelRequest, facts: Sequence[str]) -> str:
         """A summary is prose; online and offline extraction both want a JSON list."""
@@ -344,7 +309,7 @@ class _SyncAgents(_Agents):
 
     def turn(self, caller: Caller, text: str) -> Reply:
         run = self._running[caller] = uuid4().hex
-        return self._reply(caller, self._agent(caller).run(text, context=_context(caller), execution_id=run))
+        return _reply(self._agent(caller).run(text, context=_context(caller), execution_id=run))
 
     def stream(self, caller: Caller, text: str) -> Iterator[str]:
         yield self._agent(caller).stream(text, context=_context(caller)).output
@@ -354,23 +319,23 @@ class _SyncAgents(_Agents):
 
     def resume(self, caller: Caller, token: str, approved: bool) -> Reply:
         answer = Resume(approved=approved)
-        return self._reply(caller, self._agent(caller).resume(token, resume_value=answer, context=_context(caller)))
+        return _reply(self._agent(caller).resume(token, resume_value=answer, context=_context(caller)))
 
     def fork(self, caller: Caller, token: str, approved: bool) -> Reply:  # noqa: ARG002  a fork answers no pause
-        return self._reply(caller, self._agent(caller).fork(token, context=_context(caller)))
+        return _reply(self._agent(caller).fork(token, context=_context(caller)))
 
     def handoff(self, caller: Caller, text: str) -> Reply:
-        return self._reply(caller, self._swarm(caller).run(text, context=_context(caller)))
+        return _reply(self._swarm(caller).run(text, context=_context(caller)))
 
     def delegate(self, caller: Caller, text: str) -> Reply:
-        return self._reply(caller, self._supervisor(caller).run(text, context=_context(caller)))
+        return _reply(self._supervisor(caller).run(text, context=_context(caller)))
 
 
 class _AsyncAgents(_Agents):
     """Turns through the coroutines, on one event loop."""
 
     async def turn(self, caller: Caller, text: str) -> Reply:
-        return self._reply(caller, await self._agent(caller).arun(text, context=_context(caller)))
+        return _reply(await self._agent(caller).arun(text, context=_context(caller)))
 
     async def stream(self, caller: Caller, text: str) -> AsyncIterator[str]:
         async with aclosing(self._agent(caller).astream(text, context=_context(caller))) as events:
@@ -380,18 +345,16 @@ class _AsyncAgents(_Agents):
 
     async def resume(self, caller: Caller, token: str, approved: bool) -> Reply:
         answer = Resume(approved=approved)
-        return self._reply(
-            caller, await self._agent(caller).aresume(token, resume_value=answer, context=_context(caller))
-        )
+        return _reply(await self._agent(caller).aresume(token, resume_value=answer, context=_context(caller)))
 
     async def fork(self, caller: Caller, token: str, approved: bool) -> Reply:  # noqa: ARG002  a fork answers no pause
-        return self._reply(caller, await self._agent(caller).afork(token, context=_context(caller)))
+        return _reply(await self._agent(caller).afork(token, context=_context(caller)))
 
     async def handoff(self, caller: Caller, text: str) -> Reply:
-        return self._reply(caller, await self._swarm(caller).arun(text, context=_context(caller)))
+        return _reply(await self._swarm(caller).arun(text, context=_context(caller)))
 
     async def delegate(self, caller: Caller, text: str) -> Reply:
-        return self._reply(caller, await self._supervisor(caller).arun(text, context=_context(caller)))
+        return _reply(await self._supervisor(caller).arun(text, context=_context(caller)))
 
 
 class _AfterRun(AgentMiddleware):
@@ -434,6 +397,15 @@ def _named(caller: Caller) -> Iterator[None]:
 
 def _context(caller: Caller) -> RunContext[Caller] | None:
     return None if caller.unresolved is Unresolved.ABSENT else RunContext(state=caller)
+
+
+def _reply(result: AgentResult) -> Reply:
+    match result.status:
+        case "paused":
+            return Reply(Outcome.PAUSED, token=result.execution_id)
+        case "cancelled":
+            return Reply(Outcome.CANCELLED)
+    return Reply(Outcome.OK, result.output)
 
 
 def _fact(row: StoredFact) -> Fact:

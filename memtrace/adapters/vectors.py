@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fastaiagent.kb.chunking import Chunk
 
-_TABLE = "CREATE TABLE IF NOT EXISTS chunks (id TEXT PRIMARY KEY, namespace TEXT, chunk TEXT, vector TEXT)"
+_TABLE = "CREATE TABLE IF NOT EXISTS chunks (id TEXT PRIMARY KEY, chunk TEXT, vector TEXT)"
 
 
 class VectorFile:
@@ -33,11 +33,11 @@ class VectorFile:
     def add(self, chunks: list[Chunk], embeddings: list[list[float]]) -> None:
         """Keep chunks under their ids, with their vectors, which are of unit length."""
         rows = [
-            (chunk.id, chunk.metadata.get("namespace"), chunk.model_dump_json(), json.dumps(list(map(float, vector))))
+            (chunk.id, chunk.model_dump_json(), json.dumps(list(map(float, vector))))
             for chunk, vector in zip(chunks, embeddings, strict=True)
         ]
         with self._open() as file:
-            file.executemany("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)", rows)
+            file.executemany("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?)", rows)
 
     def search(self, query_embedding: list[float], top_k: int) -> list[tuple[Chunk, float]]:
         """The chunks nearest in meaning, best first, with their cosines."""
@@ -51,11 +51,6 @@ class VectorFile:
         """Remove chunks by id."""
         with self._open() as file:
             file.executemany("DELETE FROM chunks WHERE id = ?", [(chunk_id,) for chunk_id in chunk_ids])
-
-    def forget(self, namespace: str) -> None:
-        """Remove every chunk of one namespace."""
-        with self._open() as file:
-            file.execute("DELETE FROM chunks WHERE namespace = ?", (namespace,))
 
     def count(self) -> int:
         """How many chunks there are."""

@@ -200,18 +200,29 @@ def _leave_at_last() -> None:
     last.start()
 
 
-def serve(commands: int, events: int, factory: str) -> None:
+def serve(commands: int, events: int) -> None:
     """Do what the commands on one descriptor say, telling on another, until there are no more.
 
-    ``factory`` is imported ahead.
+    What comes before the first command are the surroundings to work in.
     """
-    with suppress(UsageError):  # opening the system will say it again, to somebody who listens
-        load_factory(factory)
     with os.fdopen(commands) as read, os.fdopen(events, "w") as write:
+        _settle_in(**json.loads(read.readline() or "{}"))
         out = _Out(write)
         _Child(read, out).serve()
         out.send({"bye": True})
 
 
+def _settle_in(
+    factory: str = "", environ: Mapping[str, str] = MappingProxyType({}), path: Sequence[str] = (), cwd: str = "."
+) -> None:
+    """Become as a process that was started now, and import what will be needed."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.path[:] = path
+    with suppress(UsageError):  # opening the system will say it again, to somebody who listens
+        load_factory(factory)
+
+
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    serve(int(sys.argv[1]), int(sys.argv[2]))

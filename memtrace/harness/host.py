@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, aclosing
@@ -22,7 +22,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from memtrace.errors import AdapterError
 from memtrace.harness.attribution import labelled
 from memtrace.harness.store_system import with_loop
-from memtrace.harness.system import Environment, Factory, check_claims
+from memtrace.harness.system import Environment, Factory, check_claims, in_one_line
 from memtrace.model import Fact, Outcome, Reply
 
 Args = Sequence[Any]
@@ -72,8 +72,10 @@ def open_system(factory: Factory, environment: Environment) -> Any:
     """
     try:
         system = factory(environment)
-    except Exception as error:
-        raise AdapterError(f"the factory raised {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise AdapterError(f"the factory raised {in_one_line(error)}") from error
     check_claims(system)
     return with_loop(system, environment)
 
@@ -210,7 +212,9 @@ def _returned(value: Any, *, is_turn: bool) -> Performed:
         return Performed(Outcome.OK, value=value)
     if not isinstance(value, Reply):
         raise AdapterError(f"a turn must return memtrace.model.Reply, not {type(value).__name__}")
-    return Performed(Outcome(value.outcome), value.text, value.token)
+    if not isinstance(value.outcome, Outcome) or not isinstance(value.text, str) or not isinstance(value.token, str):
+        raise AdapterError(f"a Reply holds an Outcome and two str, not {value!r:.200}")
+    return Performed(value.outcome, value.text, value.token)
 
 
 def _consumed(outcome: Outcome, said: list[str]) -> Performed:
@@ -218,8 +222,10 @@ def _consumed(outcome: Outcome, said: list[str]) -> Performed:
 
 
 def _take(pieces: Iterator[str], plan: StreamPlan, said: list[str]) -> Outcome:
+    if not isinstance(pieces, Iterable):
+        raise AdapterError(f"stream() must be a generator or an async generator, not return {type(pieces).__name__}")
     for piece in pieces:
-        said.append(piece)
+        said.append(_text(piece))
         if plan.leave_after is not None and len(said) >= plan.leave_after:
             close = getattr(pieces, "close", None)
             if close is not None:
@@ -229,12 +235,20 @@ def _take(pieces: Iterator[str], plan: StreamPlan, said: list[str]) -> Outcome:
 
 
 async def _atake(pieces: AsyncGenerator[str, None], plan: StreamPlan, said: list[str]) -> Outcome:
+    if not isinstance(pieces, AsyncGenerator):
+        raise AdapterError(f"stream() must be a generator or an async generator, not return {type(pieces).__name__}")
     async with aclosing(pieces):
         async for piece in pieces:
-            said.append(piece)
+            said.append(_text(piece))
             if plan.leave_after is not None and len(said) >= plan.leave_after:
                 return Outcome.ABANDONED
     return Outcome.OK
+
+
+def _text(piece: object) -> str:
+    if not isinstance(piece, str):
+        raise AdapterError(f"stream() must yield str, not {type(piece).__name__}")
+    return piece
 
 
 def _settle(future: Future[Performed], job: Callable[[], Performed]) -> None:

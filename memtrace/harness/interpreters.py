@@ -10,16 +10,19 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, Self
 
-MOST: Final = 1 << 20
-"""Bytes of a request to the nursery: an environment, mostly."""
+from memtrace.errors import AdapterError
+
+MOST: Final = 100
+"""Bytes of a message to the nursery, or from it."""
 _FORKS: Final = sys.platform == "linux"
 """Elsewhere the system's libraries may not survive a fork without a new program."""
 
 
 class Interpreter:
-    """A process of ours that waits for its first command; it has imported the factory's module, or is about to.
+    """A process of ours that waits for its first command, and meanwhile imports the factory's module.
 
     Attributes:
         pid: of the process, which leads a group of its own.
@@ -31,13 +34,15 @@ class Interpreter:
         self.made_for = _surroundings(factory)
         commands, write = os.pipe()
         read, events = os.pipe()
-        self._program = None if nursery else _program("child", commands, events, factory)
-        self.pid = nursery.fork(factory, commands, events) if nursery else self._program.pid  # type: ignore[union-attr]
-        os.close(commands)
-        os.close(events)
+        try:
+            self._program, self.pid = _born(nursery, commands, events)
+        finally:
+            os.close(commands)
+            os.close(events)
         self.events = os.fdopen(read)
         self._commands = os.fdopen(write, "w")
         self._gone = False
+        self.command(self.made_for)
 
     def command(self, command: Mapping[str, Any]) -> bool:
         """Tell it what to do; ``False`` where it is gone."""
@@ -78,15 +83,17 @@ class Nursery:
     """What interpreters are forked from; see `memtrace.harness.nursery`."""
 
     def __init__(self) -> None:
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests, theirs = socket.socketpair()
         with theirs:
             self._process = _program("nursery", theirs.fileno())
 
-    def fork(self, factory: str, commands: int, events: int) -> int:
-        """A new process that serves these descriptors; its id."""
-        request = {"factory": factory, "environ": dict(os.environ), "path": sys.path, "cwd": os.getcwd()}  # noqa: PTH109
-        socket.send_fds(self._requests, [json.dumps(request).encode()], [commands, events])
-        return int(self._requests.recv(MOST))
+    def fork(self, *descriptors: int) -> int:
+        """A new process that serves these descriptors, of commands and of events; its id."""
+        try:
+            socket.send_fds(self._requests, [b"fork"], descriptors)
+            return int(self._requests.recv(MOST))
+        except (OSError, ValueError) as error:
+            raise AdapterError("the process that second processes are forked from is gone") from error
 
     def close(self) -> None:
         """No more will be needed."""
@@ -129,6 +136,13 @@ class Interpreters:
         return taken
 
 
+def _born(nursery: Nursery | None, *descriptors: int) -> tuple[subprocess.Popen[bytes] | None, int]:
+    if nursery is not None:
+        return None, nursery.fork(*descriptors)
+    program = _program("child", *descriptors)
+    return program, program.pid
+
+
 def _program(module: str, *arguments: object) -> subprocess.Popen[bytes]:
     """One of our own modules as a program; its arguments that are numbers are descriptors it keeps open."""
     return subprocess.Popen(  # noqa: S603  our own module, with this interpreter
@@ -140,5 +154,6 @@ def _program(module: str, *arguments: object) -> subprocess.Popen[bytes]:
     )
 
 
-def _surroundings(factory: str) -> tuple[object, ...]:
-    return factory, dict(os.environ), list(sys.path), os.getcwd()  # noqa: PTH109  a text, to compare
+def _surroundings(factory: str) -> dict[str, Any]:
+    """What a process is told first, so that it is as one started now; and which factory it will need."""
+    return {"factory": factory, "environ": dict(os.environ), "path": list(sys.path), "cwd": str(Path.cwd())}

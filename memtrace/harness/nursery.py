@@ -6,7 +6,6 @@ theirs. A process forked from it is as a new interpreter would be, a third of a 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -25,20 +24,14 @@ def main() -> None:
             if not data:
                 return
             pid = os.fork()
+            os.setpgid(pid, pid)  # on both sides, so that it has a group of its own whoever comes first
             if not pid:
                 break
             for descriptor in descriptors:
                 os.close(descriptor)
             requests.send(str(pid).encode())
-    os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    request = json.loads(data)
-    os.chdir(request["cwd"])
-    os.environ.clear()
-    os.environ.update(request["environ"])
-    sys.path[:] = request["path"]
-    commands, events = descriptors
-    child.serve(commands, events, request["factory"])
+    child.serve(*descriptors)
 
 
 if __name__ == "__main__":

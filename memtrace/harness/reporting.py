@@ -79,15 +79,21 @@ def table(ledger: Ledger) -> list[str]:
     lines = [f"memtrace: {ledger.system} {ledger.version}".rstrip()]
     lines += [f"  {ledger.note}"] if ledger.note else []
     for row in rows:
-        lines.append(f"{row.verdict.value.upper():<14}{row.rule:<{width}}  scripts: {row.exercised}/{row.scripts}")
+        lines.append(f"{row.verdict.value.upper():<14}{row.rule:<{width}}  {_scripts(row)}")
         lines += [f"              {line}" for line in _why(row)]
     return [*lines, *ledger.stale()]
+
+
+def _scripts(row: Row) -> str:
+    """How many scripts exercised a rule, or why none did."""
+    unexercised = row.verdict is Verdict.NOT_EXERCISED
+    return row.entry.finding.reason if unexercised else f"scripts: {row.exercised}/{row.scripts}"
 
 
 def _why(row: Row) -> list[str]:
     """The reason; and the evidence too where no failed test of the rule's own has shown it already."""
     finding = row.entry.finding
-    if finding.verdict is Verdict.HELD:
+    if finding.verdict in (Verdict.HELD, Verdict.NOT_EXERCISED):
         return []
     if row.entry.own or finding.verdict not in (Verdict.VIOLATED, Verdict.INCONCLUSIVE):
         return [finding.reason]

@@ -80,7 +80,7 @@ _TABLE = (
     Rule("turns.abandoned-leaves-no-context", Kind.SCENARIO, "after an abandoned stream the next turn has its own caller, trace and prompt", ("stream",), "R"),
     Rule("turns.stream-equals-run", Kind.COMPARISON, "the same turn streamed and run sends the same prompt and stores the same messages; text said before a tool call is not stored", ("stream",), "HB"),
     Rule("turns.tool-traffic-never-a-fact", Kind.INVARIANT, "no tool call or result becomes a fact or a recalled message", ("tools", "facts"), "HB"),
-    Rule("turns.tool-traffic-not-replayed", Kind.INVARIANT, "none of an earlier turn's is in a later prompt (systems that keep transcripts declare it ALLOWED)", ("tools", "conv"), "HB"),
+    Rule("turns.tool-traffic-not-replayed", Kind.INVARIANT, "no tool call or result of an earlier turn is in a later prompt (systems that keep transcripts declare it ALLOWED)", ("tools", "conv"), "HB"),
     Rule("turns.tool-pairs-intact", Kind.INVARIANT, "where a prompt holds tool messages, every result has its call and every call its result, after trimming, failing and cancelling too", ("tools", "conv"), "R"),
     Rule("turns.handoff-recorded-once", Kind.SCENARIO, "a hand-off run is stored once: the user's request and the final answer, no hand-off text", ("handoff",), "HB"),
     Rule("turns.retry-stores-once", Kind.COMPARISON, "a model retry, or a run repeated after a failure, stores the turn once", ("turns",), "R"),

@@ -26,7 +26,7 @@ from memtrace.harness.judging import excuse, judge
 from memtrace.harness.ledger import Entry
 from memtrace.harness.model_server import ModelServer
 from memtrace.harness.rules import find_rule, unmet
-from memtrace.harness.stage import NotExercised, Stage
+from memtrace.harness.stage import NotExercised, Stage, TurnResult
 from memtrace.harness.store_system import NOTE, StoreSystem
 from memtrace.harness.system import Factory, load_factory
 from memtrace.harness.upstream import Upstream
@@ -110,12 +110,15 @@ class Suite:
             if "turns" not in claims:
                 return claims
             turn = stage.turn(stage.caller(), "Hello.")
+            _demand_contract(turn)
             if not stage.history().answers():
                 how = f" (it ended {turn.outcome.value}: {turn.error})" if turn.error else ""
                 raise AdapterError(
                     f"--memory {self.memory!r}: a turn called no model for its answer{how}; "
                     "wire env.model_url, or env.model, into the agent"
                 )
+            if "stream" in claims:
+                _demand_contract(stage.stream(stage.caller(), "Hello."))
             return claims
 
     def play(self, stage: Stage, script: Script, run: Callable[[], object], *, full: bool = False) -> list[Entry]:
@@ -211,6 +214,12 @@ def memtrace_version() -> str:
         return importlib.metadata.version("memtrace-otel")
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
+
+
+def _demand_contract(turn: TurnResult) -> None:
+    """What an adapter returned that is no reply would else count as turns that failed, and be judged as such."""
+    if turn.error.startswith(f"{AdapterError.__name__}: "):
+        raise AdapterError(turn.error.partition(": ")[2])
 
 
 def _kind(history: History, store_url: str) -> str:

@@ -509,7 +509,8 @@ class Stage(Actor):
 
     def restart(self) -> OtherProcess:
         """Close the system here, and go on in a fresh process; here it is opened again with the next verb."""
-        _ = self.host
+        if not self.methods:
+            self.open()
         self.close_system()
         return self.process()
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -224,19 +224,25 @@ def load_factory(name: str, known: Mapping[str, str] = MappingProxyType({})) -> 
         missing = error.name or module_name
         hint = "" if module_name.startswith(missing) else f" (it needs the package {missing!r}: pip install it)"
         raise UsageError(f"--memory {name!r}: cannot import {module_name!r}: {error}{hint}") from error
-    except Exception as error:
-        raise UsageError(
-            f"--memory {name!r}: importing {module_name!r} raised {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"--memory {name!r}: importing {module_name!r} raised {in_one_line(error)}") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise UsageError(f"--memory {name!r}: module {module_name!r} has no callable {attribute!r}")
     return factory  # type: ignore[no-any-return]
 
 
+def in_one_line(error: BaseException) -> str:
+    """An exception's type and message, without line breaks."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def complaints(system: Any) -> list[str]:
     """What is wrong with a system's claims, one line each; empty when it can be judged."""
-    claims = getattr(system, "capabilities", None)
+    try:
+        claims = getattr(system, "capabilities", None)
+    except Exception as error:  # noqa: BLE001  it may be a property, and raise anything
+        return [f"reading its capabilities raised {in_one_line(error)}"]
     if not isinstance(claims, (set, frozenset)) or not all(isinstance(claim, str) for claim in claims):
         return [f"capabilities must be a set of names, not {type(claims).__name__}"]
     found = [
@@ -261,7 +267,22 @@ def complaints(system: Any) -> list[str]:
         found.append("claims neither 'turns' nor 'facts': there is nothing to drive")
     elif "turns" not in claims and claims.isdisjoint({"list", "search"}):
         found.append("claims no 'turns', and neither 'list' nor 'search': nothing it keeps can reach a prompt")
-    return found
+    return [*found, *_ill_shaped(system)]
+
+
+def _ill_shaped(system: Any) -> Iterator[str]:
+    """What is wrong with what it may say of itself besides."""
+    identity, refusals = getattr(system, "identity", ("user",)), getattr(system, "refusals", ())
+    known = {each.name for each in fields(Caller)}
+    if not isinstance(identity, (tuple, list)) or not identity or not known.issuperset(identity):
+        yield f"identity must be a tuple of names of Caller's fields, not {identity!r}"
+    if not isinstance(refusals, (tuple, list)) or not all(
+        isinstance(kind, type) and issubclass(kind, BaseException) for kind in refusals
+    ):
+        yield f"refusals must be a tuple of exception types, not {refusals!r}"
+    for name in ("allowed", "declares"):
+        if not isinstance(said := getattr(system, name, {}), Mapping):
+            yield f"{name} must be a dict, not {type(said).__name__}"
 
 
 def check_claims(system: Any) -> None:

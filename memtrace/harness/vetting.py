@@ -42,7 +42,7 @@ def _complaints(suite: Suite) -> list[str]:
     with suite.stage("complaints") as stage:
         try:
             return complaints(suite.factory(stage.environment()))
-        except Exception:  # noqa: BLE001  that the factory raised is what the probe has said
+        except (Exception, SystemExit):  # noqa: BLE001  that the factory raised is what the probe has said
             return []
 
 

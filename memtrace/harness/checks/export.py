@@ -14,6 +14,8 @@ from memtrace.harness.pairing import killed, pairing
 from memtrace.model import Evidence, Message, Prompt
 
 _NO_SPANS = "the system records no span for its model calls"
+_GO_ON = ("resume", "fork")
+"""Ways of a turn that goes on with a run, which may have read its memory already."""
 _WRITES = {"add": "memory.persist", "update": "memory.update", "forget": "memory.forget"}
 
 
@@ -56,7 +58,7 @@ def _memory_operations(history: History) -> Judgement | None:
     for turn in _whole_turns(history):
         spans = [span for span in history.spans if span.turn == turn.id]
         reads = [span for span in spans if prompts.memory_operation(span.name, span.attributes) == "search_memory"]
-        if turn.answers and not reads:
+        if turn.answers and not reads and turn.via not in _GO_ON:
             return violated("a turn read memory without a span", told(turn))
     return next((violation for violation in map(_unseen, _writes(history)) if violation), None)
 

@@ -74,7 +74,7 @@ def test_nothing_of_an_erased_user_is_left_in_summary_or_recall(stage: Stage) ->
 
 def _erase(stage: Stage) -> None:
     """Leave words of a user in every place there is, erase the user, and look into each place again."""
-    alice = stage.caller()
+    alice, bob = stage.callers(2)
     words = [stage.canary() for _ in range(6)]
     hobby, allergy, advice, home, order, receipt = words
     if "facts" in stage.claims:
@@ -90,10 +90,13 @@ def _erase(stage: Stage) -> None:
     if "resume" in stage.claims:
         transfer = use_tool(f"pay {receipt}", name=APPROVAL_TOOL)
         paused = stage.turn(alice, f"Pay for my order {order}.", says=[transfer], expect=Outcome.PAUSED)
-    look(stage, stage, alice)
+    stage.turn(bob, f"I live in {stage.canary()}.")
+    for caller in (alice, bob):
+        look(stage, stage, caller)
     scan(stage, *words)
     stage.erase(alice)
-    look(stage, stage, alice)
+    for caller in (alice, bob):
+        look(stage, stage, caller)
     scan(stage, *words)
     if "save-load" in stage.claims:
         stage.load(alice, window)

@@ -115,6 +115,16 @@ def test_what_a_turn_stored_is_in_the_next_prompt(stage: Stage) -> None:
             _expect(stage, "turns.recalled-next-turn", following, question, answer, why="the turn before had it")
 
 
+@rule("turns.recalled-next-turn", options=NO_LEARNING)
+def test_a_long_turn_is_in_the_next_prompt_to_its_end(stage: Stage) -> None:
+    stage.needs("conv")
+    alice, asked, answered = stage.caller(), stage.canary(), stage.canary()
+    stage.turn(alice, f"{'I read on. ' * 400}{asked}", says=[f"{'So do I. ' * 400}{answered}"])
+    following = stage.turn(alice, "What did we end with?")
+    for word in (asked, answered):
+        stage.expect("turns.recalled-next-turn", following, word, why="the turn before ended with it")
+
+
 # What is kept of a turn that did not
 
 

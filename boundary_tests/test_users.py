@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from memtrace.harness.rules import rule
-from memtrace.harness.scripting import use_tool
+from memtrace.harness.scripting import fails, use_tool
 from memtrace.harness.stage import OK_OR_REFUSED, Stage
 from memtrace.harness.system import APPROVAL_TOOL
 from memtrace.model import Outcome, Unresolved
@@ -45,6 +45,16 @@ def test_a_stranger_asking_the_same_question_gets_nothing_of_the_owners(stage: S
 @rule("users.no-foreign-memory", needs=("stream",))
 def test_a_stranger_gets_nothing_of_the_owners_in_a_stream_either(stage: Stage) -> None:
     _ask_the_same(stage, "stream")
+
+
+@rule("users.no-foreign-memory")
+def test_whoever_comes_after_a_failed_turn_gets_nothing_of_its_callers(stage: Stage) -> None:
+    alice, bob = stage.callers(2)
+    for caller in (alice, bob):
+        stage.turn(caller, f"My locker code is {stage.canary()}.")
+    stage.turn(alice, "What is my locker code?", says=[fails()], expect=Outcome.FAILED)
+    for caller in (bob, alice):
+        stage.turn(caller, "What is my locker code?")
 
 
 def _ask_the_same(stage: Stage, via: str) -> None:

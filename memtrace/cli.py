@@ -26,6 +26,13 @@ EXTRAS: Final = {
 """What commands need of an extra of the distribution, as modules."""
 
 
+_OF_THE_SUITE: Final = (
+    "-p", "no:cacheprovider", "-o", "addopts=", "-o", "filterwarnings=",
+    "-o", "python_files=test_*.py", "-o", "python_functions=test_",
+)  # fmt: skip
+"""What the project that we are in says of its own tests, in its ini file, does not hold for the suite's."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status says how it went (2: interrupted, 4: misuse)."""
     try:
@@ -125,8 +132,7 @@ def _check(options: argparse.Namespace) -> int:
     _need("suite")
     from memtrace.harness.rules import as_glob
 
-    # The options of the project we are in are meant for its own tests; nor is a cache wanted among its files.
-    command = ["-q", "--no-header", "-o", "addopts=", "-p", "no:cacheprovider", "--pyargs", "boundary_tests"]
+    command = ["-q", "--no-header", *_OF_THE_SUITE, "--pyargs", "boundary_tests"]
     command += ["--memory", options.memory, *(word for rule in options.rule for word in ("--rule", as_glob(rule)))]
     command += _given(
         store=options.store, scripts=options.scripts, history=options.history, ledger_json=options.json, junitxml=options.junit,

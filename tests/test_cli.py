@@ -129,6 +129,17 @@ def test_check_writes_what_it_is_asked_for(here: Path) -> None:
     assert "answer prompt" in shown.stdout
 
 
+def test_what_the_project_makes_an_error_of_is_no_verdict(here: Path) -> None:
+    (here / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\nan_option_of_some_plugin = yes\n")
+    (here / "warning.py").write_text(
+        "import warnings\nfrom memtrace.broken.tiny import TinyMemory\n"
+        "class Warning(TinyMemory):\n    def turn(self, caller, text):\n"
+        "        warnings.warn('soon to go', DeprecationWarning)\n        return super().turn(caller, text)\n"
+    )
+    done = memtrace("check", "warning:Warning", "--rule", "users.reply-goes-to-its-caller", "--scripts", "0", cwd=here)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("option", ["--json", "--markdown", "--history"])
 def test_a_report_that_cannot_be_written_is_said_before_anything_runs(here: Path, option: str) -> None:
     (here / "file").write_text("")

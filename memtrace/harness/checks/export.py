@@ -76,7 +76,13 @@ def _writes(history: History) -> Iterator[tuple[FactWritten, list[SpanEnded]]]:
 def _unseen(write: tuple[FactWritten, list[SpanEnded]]) -> Judgement | None:
     event, spans = write
     expected = _WRITES.get(event.op)
-    if expected is None or event.error or any(prompts.is_memory_operation(s.name, s.attributes) for s in spans):
+    nothing_to_do = event.op == "forget" and event.count == 0
+    if (
+        expected is None
+        or event.error
+        or nothing_to_do
+        or any(prompts.is_memory_operation(s.name, s.attributes) for s in spans)
+    ):
         return None
     return violated(f"{event.op} left no span", Evidence(event.op, event.text or event.record))
 

@@ -33,7 +33,6 @@ _EXIT: Final = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the proofs asked for; the exit status is that of the worst verdict."""
     options = _parser().parse_args(arguments)
-    logging.getLogger("memtrace").setLevel(logging.ERROR)  # what a memory warns of here was asked for
     try:
         return _run(options)
     except MemtraceError as error:
@@ -105,4 +104,5 @@ def _text(path: Path) -> str:
 
 
 if __name__ == "__main__":
+    logging.getLogger("memtrace").setLevel(logging.ERROR)  # what a memory warns of here was asked for
     sys.exit(main())

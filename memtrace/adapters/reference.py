@@ -14,7 +14,7 @@ from opentelemetry.trace import NoOpTracerProvider
 
 from memtrace.errors import UsageError
 from memtrace.export import otlp
-from memtrace.harness.system import APPROVAL_TOOL, CAPABILITIES, TOOL, Environment, ModelRequest
+from memtrace.harness.system import APPROVAL_TOOL, TOOL, Environment, ModelRequest
 from memtrace.model import Caller, Fact, Level, Message, Outcome, Record, Reply, Scope, ToolCall, Unresolved
 from memtrace.reference.agent import Agent, Runnable
 from memtrace.reference.checkpoints import Checkpoints, ResumeRefused
@@ -31,7 +31,15 @@ from memtrace.reference.turnlog import TurnLog
 from memtrace.stores import open_store
 from memtrace.tracing import Tracing, own
 
-_NOT_YET: Final = frozenset({"plane", "advance", "tenant", "workspace", "application", "facet"})
+_CLAIMS: Final = frozenset(
+    {
+        "after-run", "agent-facts", "agents", "cancel", "conv", "delegate", "erase", "facts", "forget", "fork",
+        "guardrails", "handoff", "ids", "learn", "learn-offline", "list", "memory-spans", "memory-tools",
+        "own-recall", "own-spans", "project", "recall", "record-ids", "redaction", "reopen", "resolver", "resume",
+        "resume-elsewhere", "save-load", "search", "session", "shared", "stream", "summary", "tools", "turns",
+        "update", "window",
+    }
+)  # fmt: skip
 _EXPERT: Final = "expert"
 _CLERK: Final = "clerk"
 _TIERS: Final = {"user": "user", "agent": "global", "project": "project"}
@@ -51,7 +59,7 @@ def aio(env: Environment) -> AsyncReference:
 class Reference:
     """All that does not depend on how a turn is driven."""
 
-    capabilities = frozenset(CAPABILITIES) - _NOT_YET
+    capabilities = _CLAIMS
     identity = ("user",)
     refusals = (ResumeRefused, UsageError)
 

@@ -30,7 +30,7 @@ from memtrace.harness.cut_short import Steps, Watched
 from memtrace.harness.host import LocalHost, Performed, StreamPlan, open_system, result_of
 from memtrace.harness.packing import pack, unpack
 from memtrace.harness.recorder import span_fields
-from memtrace.harness.system import Environment, load_factory
+from memtrace.harness.system import EMBEDDING_MODEL, Environment, load_factory
 from memtrace.model import Caller, Outcome
 
 _LEAVE_SECONDS: Final = 8.0
@@ -98,7 +98,7 @@ class _Parent:
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         if not texts:
             return []
-        body = {"model": "embedding-model", "input": list(texts)}
+        body = {"model": EMBEDDING_MODEL, "input": list(texts)}
         data = self._client.post(f"{self._model_url}/embeddings", json=body).raise_for_status().json()["data"]
         return [item["embedding"] for item in data]
 

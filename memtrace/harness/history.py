@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -359,11 +359,6 @@ def positions(prompt: Prompt, canary: str) -> list[int]:
     return [index for index, message in enumerate(prompt.messages) if canary in message.text.lower()]
 
 
-def occurrences(prompt: Prompt, canary: str) -> int:
-    """How often a prompt holds a canary, over all messages."""
-    return prompt.text.lower().count(canary)
-
-
 FULL_EVIDENCE: ContextVar[bool] = ContextVar("full evidence", default=False)
 """Whether evidence shows whole prompts. Off by default: a live memory holds other people's facts."""
 
@@ -376,8 +371,3 @@ def excerpt(text: str, word: str, *, around: int = 80) -> str:
     start, end = max(at - around, 0), at + len(word) + around
     piece = text[start:end].replace("\n", "⏎")
     return ("…" if start else "") + piece + ("…" if end < len(text) else "")
-
-
-def unique(items: Iterable[str]) -> list[str]:
-    """Items in order, each once."""
-    return list(dict.fromkeys(items))

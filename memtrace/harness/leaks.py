@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from memtrace.harness.events import FactsRead, FactWritten
-from memtrace.harness.findings import Judgement, accuse, shown, undecided, violated
+from memtrace.harness.findings import Judgement, accuse, shown, violated
 from memtrace.harness.history import Call, History, Source, Turn, canaries_in, excerpt
 from memtrace.harness.lookalikes import is_pattern, similar
 from memtrace.harness.resolving import changing
@@ -269,8 +269,3 @@ _ACCIDENTAL: Final = (
     "users.same-session-id-apart", "users.concurrent-turns-apart", "users.recall-namespaced", GENERAL,
 )  # fmt: skip
 """Rules about what lies between two callers, which may have nothing to do with it; the widest come last."""
-
-
-def undecided_leak(leak: Leak, reason: str) -> Judgement:
-    """A leak that cannot be laid at anyone's door."""
-    return undecided(reason, where(leak), origin(leak))

@@ -14,7 +14,7 @@ import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from memtrace.harness import embedding
 from memtrace.harness.attribution import TURN, current_span
@@ -23,13 +23,9 @@ from memtrace.harness.events import Exported, ModelCalled, ModelReplied
 from memtrace.harness.holds import Holds
 from memtrace.harness.model_server import Step, chat_response, parse_chat
 from memtrace.harness.recorder import Recorder
-from memtrace.harness.system import TOOL, ModelRequest
+from memtrace.harness.system import EMBEDDING_MODEL, MEMORY_MODEL, TOOL, ModelRequest
 from memtrace.harness.upstream import Upstream
 from memtrace.model import Author, Message, Prompt, ToolCall
-
-ANSWER_MODEL: Final = "answer-model"
-MEMORY_MODEL: Final = "memory-model"
-EMBEDDING_MODEL: Final = "embedding-model"
 
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]*\w")
 

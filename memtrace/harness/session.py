@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import importlib.metadata
 import os
 import re
 import secrets
@@ -206,14 +205,6 @@ def _id_key() -> Iterator[None]:
     finally:
         del os.environ["MEMTRACE_ID_KEY"]
         id_key.cache_clear()
-
-
-def memtrace_version() -> str:
-    """The installed version of memtrace, or ``unknown`` in a tree that was never installed."""
-    try:
-        return importlib.metadata.version("memtrace-otel")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _demand_contract(turn: TurnResult) -> None:

@@ -12,12 +12,11 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from memtrace.harness.attribution import TURN
 from memtrace.harness.callbacks import Callbacks
 from memtrace.harness.events import (
     Closed,
@@ -299,7 +298,7 @@ class Stage(Actor):
         self.model = ScriptedModel(self.recorder, self._holds, self.callbacks, upstream)
         self.factory = factory
         self.factory_name = factory_name
-        self.disposable = disposable
+        self._disposable = disposable
         self.fresh = not store_url
         """Nothing is in the store but this script's own: ids that other scripts use too are nobody's yet."""
         self.directory = directory
@@ -429,9 +428,14 @@ class Stage(Actor):
         if missing := unmet(capabilities, self.claims):
             raise NotExercised(f"the system does not claim {', '.join(missing)}")
 
+    @property
+    def disposable(self) -> bool:
+        """Whether the store may be damaged: it is the harness's own, or somebody said so."""
+        return self._disposable or "disposable" in self.claims
+
     def endangers_the_store(self) -> None:
         """Stop here, not exercised, where the store is not the harness's own and nobody said that it may be damaged."""
-        if not self.disposable and "disposable" not in self.claims:
+        if not self.disposable:
             raise NotExercised("it could damage the store, which is not the suite's own (--destructive lets it)")
 
     def close_system(self) -> None:
@@ -581,9 +585,4 @@ def _fixed(facts: list[str]) -> Callable[[ModelRequest, list[str]], list[str]]:
     return lambda _request, _shown: facts
 
 
-def caller_fields(caller: Caller) -> dict[str, Any]:
-    """A caller as JSON has it."""
-    return asdict(caller)
-
-
-__all__ = ["OK", "OK_OR_REFUSED", "TURN", "Actor", "NotExercised", "Running", "Stage", "TurnResult"]
+__all__ = ["OK", "OK_OR_REFUSED", "Actor", "NotExercised", "Running", "Stage", "TurnResult"]

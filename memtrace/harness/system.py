@@ -29,6 +29,10 @@ TOOL: Final = "lookup"
 """The one tool an agent under test has; its one argument is ``query``, its body is ``env.tool``."""
 APPROVAL_TOOL: Final = "transfer"
 """A tool, same argument, that pauses the run for approval before its body (``env.tool``) runs."""
+ANSWER_MODEL: Final = "answer-model"
+MEMORY_MODEL: Final = "memory-model"
+EMBEDDING_MODEL: Final = "embedding-model"
+"""The names under which the scripted model is asked: by them it knows what a call is for."""
 REMEMBER_TOOL: Final = "remember"
 FORGET_TOOL: Final = "forget"
 """The memory tools of the capability *memory-tools*; their one argument is ``text``."""
@@ -72,9 +76,9 @@ class Environment:
     span_processor: SpanProcessor = field(repr=False)
     plane_url: str = ""
     agent: str = "agent"
-    answer_model: str = "answer-model"
-    memory_model: str = "memory-model"
-    embedding_model: str = "embedding-model"
+    answer_model: str = ANSWER_MODEL
+    memory_model: str = MEMORY_MODEL
+    embedding_model: str = EMBEDDING_MODEL
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -98,7 +102,6 @@ OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "project": "the project this process serves, where a system is opened for one (str)",
         "foreign_exporter": "the span processor stands for an application's own exporter: record no content (bool)",
         "tracing": "record spans at all (bool; default true)",
-        "shared_session": "callers of one script share a session id (bool)",
     }
 )
 """What ``Environment.options`` may hold. A system ignores an option that its capabilities do not cover."""
@@ -183,9 +186,6 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
     }
 )  # fmt: skip
 """Every capability there is. A rule's needs are names of this table."""
-
-OPTIONAL_METHODS: Final = ("messages", "settle", "outcome_of", "purpose", "cancel", "advance", "close")
-
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:

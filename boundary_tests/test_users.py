@@ -286,3 +286,18 @@ def test_saving_after_a_window_was_dropped_destroys_nothing(stage: Stage) -> Non
     after = stage.turn(alice, "What is my locker code?")
     for asked in (before, after):
         stage.expect("users.evicted-keeps-facts", asked, word, why="it was saved before the window was dropped")
+
+
+@rule("users.no-foreign-memory", needs=("facts", "list"))
+def test_whatever_is_listed_is_the_callers_own(stage: Stage) -> None:
+    alice, bob = stage.callers(2)
+    for number in range(3):
+        for caller in (alice, bob):
+            record = stage.add(caller, f"Badge {number} of this person is {stage.canary()}.")
+            if "update" in stage.claims:
+                stage.update(caller, record, f"Badge {number} of this person is now {stage.canary()}.")
+    for caller in (alice, bob, alice):
+        for limit in (1, 2, 50, None):
+            stage.facts(caller, limit)
+            stage.facts(caller, limit, superseded=True)
+        stage.turn(caller, "What are my badges?")

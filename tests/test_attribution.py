@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from memtrace import semconv
+from memtrace.harness import attribution
 from memtrace.harness.attribution import SPAN_HEADER, TURN, TURN_HEADER, SpanLabel, labelled, unwatch, watch
 
 MODEL = "http://127.0.0.1:59999"
@@ -134,6 +135,18 @@ def test_nested_label_gives_way_to_the_outer_one_even_after_an_error():
     assert TURN.get() == ""
 
 
+@pytest.fixture
+def nothing_watched():
+    """Whatever else runs in this session, such as the suite's own model server, is not watched meanwhile."""
+    addresses = attribution._PATCH.addresses
+    for address in addresses:
+        attribution._PATCH.unwatch(address)
+    yield
+    for address in addresses:
+        attribution._PATCH.watch(address)
+
+
+@pytest.mark.usefixtures("nothing_watched")
 def test_clients_are_as_they_were_once_nothing_is_watched(http):
     before = http.Client.send, http.AsyncClient.send
     watch(MODEL)

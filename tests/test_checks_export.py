@@ -40,9 +40,17 @@ def one_call(*recorded: Prompt, trace: str = "1") -> HistoryWriter:
 
 @pytest.mark.parametrize("rule", [EQUAL, ONE_SPAN, ONE_TRACE, FOREIGN])
 def test_a_history_without_spans_exercises_nothing(rule: str) -> None:
-    write = HistoryWriter(*CLAIMS)
+    write = HistoryWriter("turns", "ids", "conv")
     write.turn(ALICE, "Hello.")
     assert judged(rule, write.history()).verdict is Verdict.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("rule", [EQUAL, ONE_SPAN, ONE_TRACE])
+def test_a_claim_of_spans_without_any_span_is_undecided(rule: str) -> None:
+    write = HistoryWriter(*CLAIMS)
+    write.turn(ALICE, "Hello.")
+    found = judged(rule, write.history())
+    assert (found.verdict, found.uncontrolled) == (Verdict.INCONCLUSIVE, True)
 
 
 def test_a_span_that_shows_what_was_sent_holds() -> None:

@@ -67,7 +67,7 @@ class Paused:
 
 @dataclass(eq=False)
 class TinyMemory:
-    """The correct one."""
+    """The correct one, as far as one process goes: `TinyProcesses` also forgets while a turn is in flight elsewhere."""
 
     env: Environment
     windows: dict[Key, list[tuple[str, str]]] = field(default_factory=dict)

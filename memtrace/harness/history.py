@@ -335,7 +335,9 @@ class History:
 
     @classmethod
     def load(cls, data: bytes, *, name: str = "history") -> History:
-        """Read JSON lines; raises `TraceFormatError` naming the line that cannot be read."""
+        """Read JSON lines; raises `TraceFormatError` where there are none, or naming the line that cannot be read."""
+        if not data.strip():
+            raise TraceFormatError(f"{name} holds no events")
         events = []
         for number, line in enumerate(data.splitlines(), 1):
             try:

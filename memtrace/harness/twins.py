@@ -40,7 +40,7 @@ def twins(history: History, rule: str) -> Iterator[tuple[Turn, Turn]]:
 def difference(one: Prompt, other: Prompt) -> tuple[str, str] | None:
     """The first two messages in which two prompts differ, as lines; ``None`` where they do not.
 
-    Ids of tool calls do not count, nor do numbers in system messages, such as a date.
+    Ids of tool calls do not count, nor do numbers and digests in system messages, such as a date or a user's hash.
     """
     longest = max(len(one.messages), len(other.messages))
     for place in range(longest):
@@ -51,7 +51,7 @@ def difference(one: Prompt, other: Prompt) -> tuple[str, str] | None:
 
 
 def _plain(message: Message) -> tuple[object, ...]:
-    text = re.sub(r"\d+", "0", message.text) if message.author is Author.SYSTEM else message.text
+    text = re.sub(r"\b[0-9a-f]{8,}\b|\d+", "0", message.text) if message.author is Author.SYSTEM else message.text
     return message.author, text.strip(), tuple((call.name, call.arguments) for call in message.tool_calls)
 
 

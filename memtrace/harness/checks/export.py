@@ -16,6 +16,8 @@ from memtrace.model import Evidence, Message, Prompt
 _NO_SPANS = "the system records no span for its model calls"
 _GO_ON = ("resume", "fork")
 """Ways of a turn that goes on with a run, which may have read its memory already."""
+_GOES_ON = ("resume", "fork")
+"""A run that goes on from where it paused may have read memory before."""
 _WRITES = {"add": "memory.persist", "update": "memory.update", "forget": "memory.forget"}
 
 
@@ -23,7 +25,7 @@ _WRITES = {"add": "memory.persist", "update": "memory.update", "forget": "memory
 def span_equals_wire(history: History) -> Judgement:
     """The recorded prompt is what was sent."""
     if not history.can("own-spans") or not _records_content(history):
-        return untested(_NO_SPANS)
+        return _no_spans(history)
     pairs = pairing(history).pairs
     for call, span in pairs:
         recorded = span.prompt or Prompt()
@@ -40,16 +42,29 @@ def span_equals_wire(history: History) -> Judgement:
 def every_call_has_one_span(history: History) -> Judgement:
     """One ended span per model call and per memory operation, whichever way it ended."""
     if not history.can("own-spans") or not _traced(history):
-        return untested(_NO_SPANS)
+        return _no_spans(history)
     paired = pairing(history)
     if paired.calls:
         return violated("a model call has no ended span of its own", _sent(paired.calls[0]))
-    if paired.spans:
-        span = paired.spans[0]
+    if twice := [span for span in paired.spans if _recorded_again(span, paired.pairs)]:
+        span = twice[0]
         return violated("one model call has two spans", Evidence("the span too many", f"{span.name}, {span.scope}"))
     if history.can("memory-spans") and (judgement := _memory_operations(history)):
         return judgement
     return held() if paired.pairs else untested("no model call")
+
+
+def _no_spans(history: History) -> Judgement:
+    """Not exercised; but undecided where the system claims spans, was to record them, and the model was called."""
+    tracing = history.opened is None or history.opened.options.get("tracing", True)
+    if history.can("own-spans") and tracing and not _foreign(history) and history.calls:
+        return held(when=False, otherwise="the system claims own-spans, and recorded no span of a model call")
+    return untested(_NO_SPANS)
+
+
+def _recorded_again(span: SpanEnded, pairs: tuple[tuple[Call, SpanEnded], ...]) -> bool:
+    """Whether another span of the turn shows the same prompt; a span alone may be of a call that was never sent."""
+    return any(other.turn == span.turn and other.prompt == span.prompt for _, other in pairs)
 
 
 def _memory_operations(history: History) -> Judgement | None:
@@ -89,7 +104,7 @@ def _unseen(write: tuple[FactWritten, list[SpanEnded]]) -> Judgement | None:
 def one_trace_per_turn(history: History) -> Judgement:
     """A turn's spans are one tree over threads, tasks, generators and forks, streamed or not."""
     if not history.can("own-spans") or not _traced(history):
-        return untested(_NO_SPANS)
+        return _no_spans(history)
     recorded_by = {call.id: span for call, span in pairing(history).pairs}
     judged = 0
     for turn in _whole_turns(history):
@@ -128,8 +143,7 @@ def _outline(spans: dict[str, SpanEnded]) -> str:
 @check("export.safe-under-a-foreign-exporter")
 def safe_under_a_foreign_exporter(history: History) -> Judgement:
     """An application with an exporter of its own gets no content and no raw id on memtrace's spans."""
-    openings = list(history.of(Opened))
-    if not openings or not openings[-1].options.get("foreign_exporter"):
+    if not _foreign(history):
         return untested("no exporter of the application's own")
     spans = [span for span in history.spans if span.scope.split(".")[0] == "memtrace"]
     if not spans:
@@ -154,9 +168,12 @@ def _traced(history: History) -> bool:
 
 def _records_content(history: History) -> bool:
     """Unless the script stands for an application that lets no content onto its spans."""
-    openings = list(history.of(Opened))
-    foreign = any(opening.options.get("foreign_exporter") for opening in openings)
-    return _traced(history) and not foreign
+    return _traced(history) and not _foreign(history)
+
+
+def _foreign(history: History) -> bool:
+    """The script stands for an application with an exporter of its own."""
+    return any(opening.options.get("foreign_exporter") for opening in history.of(Opened))
 
 
 def _comparable(prompt: Prompt) -> list[tuple[Any, ...]]:

@@ -40,7 +40,7 @@ def forget_stays_forgotten(history: History) -> Judgement:
 def _judged(history: History, rule: str, forgotten: list[Forgetting], reason: str) -> Judgement:
     if not forgotten:
         return untested("nothing that was known was forgotten")
-    found = [remnant for remnant in remnants(history) if blame(history, remnant) == rule]
+    found = sorted((r for r in remnants(history) if blame(history, r) == rule), key=lambda r: bool(r.files))
     judgements = [remnant.accuse(reason.format(where=remnant.where)) for remnant in found]
     if judgements:
         return next((known for known in judgements if known.verdict is Verdict.VIOLATED), judgements[0])

@@ -16,8 +16,6 @@ from memtrace.model import Evidence, Message, Prompt
 _NO_SPANS = "the system records no span for its model calls"
 _GO_ON = ("resume", "fork")
 """Ways of a turn that goes on with a run, which may have read its memory already."""
-_GOES_ON = ("resume", "fork")
-"""A run that goes on from where it paused may have read memory before."""
 _WRITES = {"add": "memory.persist", "update": "memory.update", "forget": "memory.forget"}
 
 

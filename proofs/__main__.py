@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from memtrace.errors import MemtraceError, UsageError
-from memtrace.harness.ledger import EXIT_HELD, EXIT_MISUSE, EXIT_NOTHING, EXIT_UNDECIDED, EXIT_VIOLATED
+from memtrace.harness.ledger import (
+    EXIT_HELD,
+    EXIT_INTERRUPTED,
+    EXIT_MISUSE,
+    EXIT_NOTHING,
+    EXIT_UNDECIDED,
+    EXIT_VIOLATED,
+)
 from memtrace.harness.private import write_private
 from memtrace.harness.session import make_suite
 from memtrace.harness.upstream import Upstream
@@ -38,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemtraceError as error:
         print(f"memtrace: {error}", file=sys.stderr)
         return EXIT_MISUSE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -191,6 +192,15 @@ def test_a_check_that_is_interrupted_says_so_by_its_status(here: Path) -> None:
         running.send_signal(signal.SIGINT)
         running.communicate()
     assert running.returncode == 2
+
+
+@pytest.mark.parametrize("module", ["proofs.__main__", "memtrace.broken.power"])
+def test_so_do_the_proofs_and_the_matrix(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"{module}._run", interrupted)
+    assert importlib.import_module(module).main([]) == 2
 
 
 # The parser

@@ -164,7 +164,8 @@ class NumbersByItself(TinyProcesses):
         known = next((row for row in self.rows_of(key) if row.text == text), None)
         if known is not None:
             return known.id
-        new = Row(str(next(self.numbers)), key, text, source, confidence)
+        trace = format_trace_id(get_current_span().get_span_context().trace_id) if source else ""
+        new = Row(str(next(self.numbers)), key, text, source, confidence, trace=trace)
         self.change(lambda rows: [*(row for row in rows if row.id != new.id), new])
         return new.id
 

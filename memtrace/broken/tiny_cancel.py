@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
@@ -43,6 +44,12 @@ class TinyCancel(TinyMemory):
         _CALLER.set(caller)
         self.cancelled.discard(caller)
         return super().run(caller, key, text, traffic)
+
+    def streamed(self, caller: Caller, text: str) -> Iterator[str]:
+        """A streamed turn does so too."""
+        _CALLER.set(caller)
+        self.cancelled.discard(caller)
+        yield from super().streamed(caller, text)
 
     def ask(self, messages: list[dict[str, Any]]) -> tuple[str, list[ToolCall]]:
         """Stop on either side of a model call."""

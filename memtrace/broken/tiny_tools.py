@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from memtrace.broken.tiny import Key, TinyMemory
 from memtrace.harness.system import FORGET_TOOL, REMEMBER_TOOL
@@ -20,13 +21,18 @@ class TinyTools(TinyMemory):
 
     capabilities: ClassVar[frozenset[str]] = TinyMemory.capabilities | {"memory-tools"}
 
-    def turn(self, caller: Caller, text: str) -> Reply:
-        """A turn with a queue of its own."""
+    def run(self, caller: Caller, key: Key | None, text: str, traffic: list[dict[str, Any]]) -> Reply:
+        """A turn has a queue of its own."""
         token = _QUEUE.set([])
         try:
-            return super().turn(caller, text)
+            return super().run(caller, key, text, traffic)
         finally:
             _QUEUE.reset(token)
+
+    def streamed(self, caller: Caller, text: str) -> Iterator[str]:
+        """A streamed one too."""
+        _QUEUE.set([])
+        yield from super().streamed(caller, text)
 
     def use(self, key: Key | None, call: ToolCall) -> str:
         """Queue what a memory tool is asked for."""

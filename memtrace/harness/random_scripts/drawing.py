@@ -44,6 +44,7 @@ _T = TypeVar("_T")
 _PARTS, _PART = 3, 6
 """Hypothesis likes lists short: a script is several."""
 
+_IDS: Final = 64
 _KIN: Final[Choices] = {
     "nothing": "", "look": "ids", "pattern": "ids", "session": "session", "user": "session", "agent": "agents",
     "project": "project",
@@ -84,6 +85,7 @@ def scripts(claims: Claims) -> SearchStrategy[RandomScript]:
         lines=st.tuples(*[st.lists(_line(claims), max_size=_PART)] * _PARTS).map(lambda parts: tuple(chain(*parts))),
         callers=_pick((2, 3)),
         kin=_one(_KIN, claims),
+        ids=_pick(range(_IDS)),
         unresolved=_pick([why.value for why in Unresolved]),
         options=_options(claims),
     )

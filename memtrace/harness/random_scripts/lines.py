@@ -138,7 +138,8 @@ class RandomScript(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         lines: what is done, in order.
         callers: how many there are whose user can be told; there is always one more whose user cannot.
-        kin: what they have in common; see `people`.
+        kin: what they have in common; see `playing`.
+        ids: which ids, of those that look alike; see `playing`.
         unresolved: why the last one cannot be told, a value of `Unresolved`.
         options: what the system is opened with, sorted pairs.
     """
@@ -146,6 +147,7 @@ class RandomScript(msgspec.Struct, frozen=True, array_like=True):
     lines: tuple[AnyLine, ...]
     callers: int = 2
     kin: str = "nothing"
+    ids: int = 0
     unresolved: str = "none"
     options: tuple[tuple[str, Any], ...] = ()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatchmethod
-from itertools import cycle
 from typing import Any, Final
 
 from memtrace.harness import interleaving
+from memtrace.harness.lookalikes import families
 from memtrace.harness.model_server import Step
 from memtrace.harness.random_scripts.lines import (
     Add,
@@ -97,10 +97,10 @@ class Player:
     def _meet(self) -> None:
         """The callers, and what they have in common; the last one cannot be told."""
         first = self._stage.caller()
-        fields: list[dict[str, Any]] = [{}, *(_KIN[self._script.kin](first, n) for n in range(1, self._script.callers))]
-        for name, common in zip(_NAMES, fields, strict=False):
-            self._people.append(replace(first if not self._people else self._stage.caller(), **common))
-            self.transcript.introduce(name, self._people[-1], **common)
+        for number in range(self._script.callers):
+            common = _KIN[self._script.kin](first, number, self._script.ids)
+            self._people.append(replace(self._stage.caller() if number else first, **common))
+            self.transcript.introduce(_NAMES[number], self._people[-1], **common)
         self._people.append(self._stage.anonymous(Unresolved(self._script.unresolved)))
         if self._somebody:
             self.transcript.introduce(
@@ -196,16 +196,16 @@ class Player:
             fact = self._facts[line.fact % len(self._facts)]
             caller = fact.caller if line.who is None else self._who(line.who)
             text = fact.text if line.again else f"The key is {self._word()}."
-            if record := self._do("update", caller, fact.record, text):
+            if record := self._do_and_look("update", caller, fact.record, text):
                 fact.record = record
 
     @_play.register
     def _forget(self, line: Forget) -> None:
         if line.fact is None:
-            self._do("forget", self._who(line.who or 0))
+            self._do_and_look("forget", self._who(line.who or 0))
         elif self._facts:
             fact = self._facts[line.fact % len(self._facts)]
-            self._do("forget", fact.caller if line.who is None else self._who(line.who), fact.record)
+            self._do_and_look("forget", fact.caller if line.who is None else self._who(line.who), fact.record)
 
     @_play.register
     def _look(self, line: Look) -> None:
@@ -233,11 +233,21 @@ class Player:
 
     @_play.register
     def _erase(self, line: Erase) -> None:
-        self._do("erase", self._who(line.who))
+        self._do_and_look("erase", self._who(line.who))
 
     @_play.register
     def _reopen(self, _line: Reopen) -> None:
         self._do("reopen")
+
+    def _do_and_look(self, verb: str, caller: Caller, *args: Any) -> Any:
+        """Do what may take something away, with a look before and after at the facts of everyone else."""
+        others = [other for other in self._people[:-1] if other != caller and "list" in self._stage.claims]
+        for other in others:
+            self._do("facts", other)
+        result = self._do(verb, caller, *args)
+        for other in others:
+            self._do("facts", other)
+        return result
 
     # Words
 
@@ -325,20 +335,25 @@ _ASKS: Final[Mapping[str, Callable[[Callable[[], str]], str]]] = {
 }
 
 
-def _similar(first: Caller, number: int) -> dict[str, Any]:
-    return {"user": dict(zip((1, 2), cycle((first.user.upper(), first.user[:-1]))))[number]}
+def _alike(first: Caller, number: int, ids: int) -> dict[str, Any]:
+    """Another id of the same family as the first caller's."""
+    groups = list(families(first.user.partition("@")[0]).values())
+    family = groups[ids % len(groups)]
+    return {"user": family[(ids // len(groups) + number) % len(family)]}
 
 
-_KIN: Final[Mapping[str, Callable[[Caller, int], dict[str, Any]]]] = {
-    "nothing": lambda _first, _number: {},
-    "look": _similar,
-    "pattern": lambda first, number: {"user": first.user[:5] + "*" * number},
-    "session": lambda first, _number: {"session": first.session},
-    "user": lambda first, _number: {"user": first.user},
-    "agent": lambda first, number: {"agent": f"{first.agent}-eu", **({"user": first.user} if number == 1 else {})},
-    "project": lambda first, number: {
-        "project": f"{first.session}-acme",
-        **({"user": first.user} if number == 1 else {}),
-    },
+def _of_anothers(first: Caller, number: int) -> dict[str, Any]:
+    """The second caller is the first, elsewhere."""
+    return {"user": first.user} if number == 1 else {}
+
+
+_KIN: Final[Mapping[str, Callable[[Caller, int, int], dict[str, Any]]]] = {
+    "nothing": lambda _first, _number, _ids: {},
+    "look": _alike,
+    "pattern": lambda first, number, _ids: {"user": first.user[:5] + "*" * number} if number else {},
+    "session": lambda first, _number, _ids: {"session": first.session},
+    "user": lambda first, _number, _ids: {"user": first.user},
+    "agent": lambda first, n, _ids: {"agent": f"{first.agent}-eu", **_of_anothers(first, n)} if n else {},
+    "project": lambda first, n, _ids: {"project": f"{first.session}-acme", **_of_anothers(first, n)} if n else {},
 }
-"""What a caller has in common with the first, by the script's ``kin``."""
+"""What each caller by number has in common with the others, by the script's ``kin``; given the first of all."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("fastaiagent")
 
 from fastaiagent.kb.chunking import Chunk
 

@@ -187,6 +187,7 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
 )  # fmt: skip
 """Every capability there is. A rule's needs are names of this table."""
 
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """A model call as ``purpose`` and ``memory_step`` see it."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-
 from fastaiagent.kb.chunking import Chunk
 
 from memtrace.adapters import KNOWN

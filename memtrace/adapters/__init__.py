@@ -1,4 +1,4 @@
-"""Published memory systems, and our own reference, as systems under test: one short file each."""
+"""Published memory systems, and our own reference, as systems under test: one file each."""
 
 from __future__ import annotations
 

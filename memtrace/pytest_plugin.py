@@ -6,6 +6,7 @@ It stays out of the way of other tests: without a test marked with a rule it doe
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,9 @@ _SUITE: pytest.StashKey[Suite] = pytest.StashKey()
 _PROPERTY = "memtrace"
 _SYSTEM = "memtrace-system"
 _REPORTER = "memtrace-reporter"
+_STDERR = 2
+_LAST_SECONDS = 2
+"""How long a process may take to end by itself in which a call of the system's never ended."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,11 +89,18 @@ def _open_suite(config: pytest.Config) -> None:
             known=_known(config),
         )
         config.stash[_SUITE] = suite.__enter__()
-        config.add_cleanup(lambda: suite.__exit__())
+        config.add_cleanup(lambda: _close_suite(suite))
         suite.probe()
         _try_to_read(config.getoption("script"))
     except MemtraceError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _close_suite(suite: Suite) -> None:
+    suite.__exit__()
+    if suite.hanging:
+        # A thread of its own may keep this process for ever.
+        faulthandler.dump_traceback_later(_LAST_SECONDS, exit=True, file=_STDERR)
 
 
 def _try_to_read(code: str | None) -> None:
@@ -239,13 +250,23 @@ class _Reporter:
             session.exitstatus = self._ledger.exit_status(others_failed=self._others_failed(session))
 
     def _others_failed(self, session: pytest.Session) -> bool:
-        """Whether a test that is no boundary script failed."""
+        """Whether a test failed for another reason than what the ledger says of a rule."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         failed = reporter.stats.get("failed", []) + reporter.stats.get("error", []) if reporter else []
-        return any(_PROPERTY not in dict(report.user_properties) for report in failed) and session.testsfailed > 0
+        return any(not _told(report) for report in failed) and session.testsfailed > 0
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """The count is the last line of every report."""
         reporter = config.pluginmanager.get_plugin("terminalreporter")
         if self._ledger is not None and reporter is not None:
             reporter.write_line(self._ledger.summary())
+
+
+def _told(report: pytest.TestReport) -> bool:
+    """Whether what its script found of a rule is why a test failed."""
+    from memtrace.harness.reporting import load_entries
+    from memtrace.model import Verdict
+
+    entries = load_entries(str(dict(report.user_properties).get(_PROPERTY, "[]")))
+    against = {(entry.own, entry.finding.verdict) for entry in entries}
+    return not against.isdisjoint({(True, Verdict.VIOLATED), (False, Verdict.VIOLATED), (True, Verdict.INCONCLUSIVE)})

@@ -190,8 +190,8 @@ def test_a_check_that_is_interrupted_says_so_by_its_status(here: Path) -> None:
         assert os.read(read, 1) == b".", "it ended before its first turn"
         os.close(read)
         running.send_signal(signal.SIGINT)
-        running.communicate()
-    assert running.returncode == 2
+        said = running.communicate()
+    assert running.returncode == 2, said
 
 
 @pytest.mark.parametrize("module", ["proofs.__main__", "memtrace.broken.power"])

@@ -12,10 +12,11 @@ import inspect
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from queue import SimpleQueue
+from typing import Any, Final, Protocol
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -26,6 +27,14 @@ from memtrace.harness.system import Environment, Factory, check_claims, in_one_l
 from memtrace.model import Fact, Outcome, Reply
 
 Args = Sequence[Any]
+
+_CLOSE_SECONDS: Final = 30.0
+_LAST_SECONDS: Final = 1.0
+"""How long a call that was given up may still take to end by itself as the system is closed."""
+
+
+class NeverEnded(AdapterError):
+    """A call of the system's did not end: nothing more can be asked of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +96,10 @@ class LocalHost:
         self.system = system
         self.name = name
         self._stack = ExitStack()
-        self._lane = ThreadPoolExecutor(1, thread_name_prefix="turns")
+        self._lane = _ThreadLane()
         self._tasks: _TaskLane | None = None
         self._running: dict[Future[Performed], Future[None]] = {}
+        self._open: set[Future[Performed]] = set()
 
     def submit(
         self, method: str, args: Args, *, turn: str = "", overlap: bool = False, stream: StreamPlan | None = None,
@@ -98,8 +108,12 @@ class LocalHost:
         """Call a method on its lane; the future's result is a `Performed`, never an exception of the system's."""
         bound = getattr(self.system, method)
         if inspect.iscoroutinefunction(bound) or inspect.isasyncgenfunction(bound):
-            return self._on_loop(bound, args, turn, overlap, stream, options or {})
-        return self._on_thread(lambda: self._perform(bound, args, turn, stream, options or {}), overlap=overlap)
+            future = self._on_loop(bound, args, turn, overlap, stream, options or {})
+        else:
+            future = self._on_thread(lambda: self._perform(bound, args, turn, stream, options or {}), overlap=overlap)
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        return future
 
     def cancel(self, running: Future[Performed], caller: Any) -> None:
         """Cancel a running turn: its task, or through the system's ``cancel``."""
@@ -109,14 +123,19 @@ class LocalHost:
             self.system.cancel(caller)
 
     def close(self) -> None:
-        """Close the system, then its lanes."""
-        try:
-            performed = self.submit("close", ()).result(30)
-        finally:
-            self._lane.shutdown(wait=False)
-            if self._tasks is not None:
-                self._tasks.stop()
-            self._stack.close()
+        """Close the system, then its lanes.
+
+        Raises:
+            NeverEnded: an earlier call, or closing itself, has not ended; its lanes are left to it.
+            AdapterError: closing raised.
+        """
+        if wait(list(self._open), _LAST_SECONDS).not_done:
+            raise NeverEnded("the system could not be closed: an earlier call has not ended")
+        performed = answer_of(self.submit("close", ()), _CLOSE_SECONDS)
+        self._lane.stop()
+        if self._tasks is not None:
+            self._tasks.stop()
+        self._stack.close()
         if performed.error:
             raise AdapterError(f"close() raised {performed.error}")
 
@@ -207,6 +226,18 @@ def result_of(future: Future[Performed], within: float) -> Performed:
         return Performed(Outcome.FAILED, error=f"did not end within {within:g} s")
 
 
+def answer_of(future: Future[Performed], within: float) -> Performed:
+    """The result of a call.
+
+    Raises:
+        NeverEnded: it has not ended in time.
+    """
+    performed = result_of(future, within)
+    if not future.done():
+        raise NeverEnded(f"a call of the system's {performed.error}")
+    return performed
+
+
 def _returned(value: Any, *, is_turn: bool) -> Performed:
     if not is_turn:
         return Performed(Outcome.OK, value=value)
@@ -256,6 +287,27 @@ def _settle(future: Future[Performed], job: Callable[[], Performed]) -> None:
         future.set_result(job())
     except BaseException as error:  # noqa: BLE001  whatever it is, the one who waits must see it
         future.set_exception(error)
+
+
+class _ThreadLane:
+    """One thread that runs jobs one after another; a job that never ends does not keep the process."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[Callable[[], Performed], Future[Performed]] | None] = SimpleQueue()
+        threading.Thread(target=self._serve, daemon=True, name="turns").start()
+
+    def submit(self, job: Callable[[], Performed]) -> Future[Performed]:
+        future: Future[Performed] = Future()
+        self._queue.put((job, future))
+        return future
+
+    def _serve(self) -> None:
+        while (item := self._queue.get()) is not None:
+            job, future = item
+            _settle(future, job)
+
+    def stop(self) -> None:
+        self._queue.put(None)
 
 
 class _TaskLane:

@@ -22,6 +22,8 @@ from memtrace.model import Caller, Evidence
 GENERAL: Final = "users.forget-one-leaves-others"
 """The rule that takes what no other claims."""
 FORGETTING: Final = frozenset({"forget", "erase"})
+_TURN: Final = "a turn"
+_CONVERSATION: Final = "messages"
 _OVER_ANOTHER: Final = frozenset({"forget", "erase", "update"})
 """What may name another's record."""
 
@@ -121,9 +123,10 @@ def comparisons(history: History) -> tuple[Comparison, ...]:
         series[key].append(look)
     found = [
         Comparison(before, after, between)
-        for looks in series.values()
+        for key, looks in series.items()
         for before, after in pairwise(looks)
         if (between := _only_others(history, acts, before, after))
+        if not (_CONVERSATION in key and _evicted(history, after, between))
     ]
     return tuple(sorted(found, key=lambda comparison: comparison.after.at))
 
@@ -135,10 +138,17 @@ def _only_others(history: History, acts: list[Act], before: Look, after: Look) -
     return () if own else between
 
 
+def _evicted(history: History, after: Look, between: tuple[Act, ...]) -> bool:
+    """Whether so many others have had turns since that the owner's window may be one too many."""
+    most = history.declared("max_users", after.at)
+    active = {history.identity(act.caller) for act in between if act.what == _TURN}
+    return most is not None and len(active) >= most
+
+
 def _acts(history: History) -> Iterator[Act]:
     for event in history.events:
         if isinstance(event, TurnEnded):
-            yield Act(event.at, history.turns[event.turn].caller, "a turn")
+            yield Act(event.at, history.turns[event.turn].caller, _TURN)
         elif isinstance(event, FactWritten) and not event.refused:
             record = event.record if event.op in _OVER_ANOTHER else ""
             yield Act(event.at, event.caller, event.op, record)

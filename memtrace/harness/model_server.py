@@ -45,6 +45,7 @@ class ModelServer:
                 http="h11",  # the same on every machine, whatever faster parser is installed
                 ws="none",
                 lifespan="off",
+                proxy_headers=False,
                 log_config=None,  # an application's logging is its own
                 access_log=False,
                 server_header=False,

@@ -12,7 +12,7 @@ import tempfile
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 from memtrace.adapters import KNOWN
 from memtrace.errors import AdapterError, UsageError
 from memtrace.harness.history import FULL_EVIDENCE, History
+from memtrace.harness.host import NeverEnded
 from memtrace.harness.interpreters import Interpreters
 from memtrace.harness.judging import excuse, judge
 from memtrace.harness.ledger import Entry
@@ -52,7 +53,10 @@ class Script:
 
 @dataclass(slots=True)
 class Suite:
-    """What all scripts of a session share. Use as a context manager."""
+    """What all scripts of a session share. Use as a context manager.
+
+    ``hanging``: some call of the system's has never ended.
+    """
 
     memory: str
     factory: Factory
@@ -65,6 +69,7 @@ class Suite:
     claims: frozenset[str] = frozenset()
     version: str = ""
     note: str = ""
+    hanging: bool = False
     _server: ModelServer = field(default_factory=ModelServer)
     _interpreters: Interpreters = field(default_factory=Interpreters)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -90,8 +95,11 @@ class Suite:
             )  # fmt: skip
             try:
                 yield stage
-            finally:
-                stage.close()
+            except BaseException:
+                with suppress(AdapterError):  # what went wrong first is what is told
+                    stage.close()
+                raise
+            stage.close()
 
     def probe(self) -> frozenset[str]:
         """Open the system once and run one turn, before any rule is judged; what it claims.
@@ -133,7 +141,11 @@ class Suite:
             unplayed = str(reason)
         except Exception as error:  # noqa: BLE001  a script that breaks off has decided nothing, whatever broke it
             crash = error
-        stage.close()
+        try:
+            stage.close()
+        except AdapterError as error:
+            unplayed, crash = "", crash or error
+        self.hanging = self.hanging or isinstance(crash, NeverEnded)
         if crash is not None and not script.rules:
             raise crash
         return contextvars.copy_context().run(self._entries, stage.history(), script, unplayed, crash, full)

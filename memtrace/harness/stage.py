@@ -9,7 +9,8 @@ import itertools
 import random
 import string
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -31,7 +32,17 @@ from memtrace.harness.events import (
 )
 from memtrace.harness.history import CANARY, History
 from memtrace.harness.holds import Hold, Holds, Point
-from memtrace.harness.host import Host, LocalHost, Performed, StreamPlan, as_facts, open_system, result_of
+from memtrace.harness.host import (
+    Host,
+    LocalHost,
+    NeverEnded,
+    Performed,
+    StreamPlan,
+    answer_of,
+    as_facts,
+    open_system,
+    result_of,
+)
 from memtrace.harness.interpreters import Interpreters
 from memtrace.harness.judging import judge
 from memtrace.harness.model_server import ModelServer, Step
@@ -68,9 +79,15 @@ class Running:
         self._ended: Performed | None = None
 
     def result(self) -> Performed:
-        """How the turn ended; records the end the first time."""
+        """How the turn ended; records the end the first time.
+
+        Raises:
+            NeverEnded: it has not, though there was time; it is recorded as failed.
+        """
         if self._ended is None:
             self._ended = self._actor.ended(self.turn, result_of(self._future, _TURN_SECONDS), self._expect)
+        if not self._future.done():
+            raise NeverEnded(f"turn {self.turn} {self._ended.error}")
         return self._ended
 
     def over(self, within: float) -> bool:
@@ -211,7 +228,7 @@ class Actor:
         self, op: str, caller: Caller, args: Sequence[Any], *, scope: str = "user", text: str = "", record: str = "",
         options: Mapping[str, Any] | None = None, file: str = "",
     ) -> Performed:  # fmt: skip
-        performed = result_of(self.host.submit(op, args, options=options), _TURN_SECONDS)
+        performed = answer_of(self.host.submit(op, args, options=options), _TURN_SECONDS)
         value = performed.value
         self._stage.recorder.add(
             FactWritten, op=op, caller=caller, scope=scope, text=text, error=performed.error,
@@ -256,7 +273,7 @@ class Actor:
         return found
 
     def _call(self, method: str, args: Sequence[Any], options: Mapping[str, Any] | None = None) -> Performed:
-        return result_of(self.host.submit(method, args, options=options), _TURN_SECONDS)
+        return answer_of(self.host.submit(method, args, options=options), _TURN_SECONDS)
 
     def _read(self, op: str, caller: Caller, performed: Performed, texts: tuple[str, ...], **fields: Any) -> None:
         self._stage.recorder.add(
@@ -503,10 +520,9 @@ class Stage(Actor):
 
     def scan(self, *canaries: str) -> dict[str, tuple[str, ...]]:
         """Search the files of the script's directory for planted words."""
-        contents = {p: _read_elsewhere(p).lower() for p in sorted(self.directory.rglob("*")) if p.is_file()}
+        contents = {name: data.lower() for name, data in sorted(_read_elsewhere(self.directory))}
         found = {
-            canary: tuple(str(p.relative_to(self.directory)) for p, data in contents.items() if canary.encode() in data)
-            for canary in canaries
+            canary: tuple(name for name, data in contents.items() if canary.encode() in data) for canary in canaries
         }
         self.recorder.add(Scanned, found=found)
         return found
@@ -576,9 +592,16 @@ class Stage(Actor):
         return judge(self.history(), rules)
 
 
-def _read_elsewhere(path: Path) -> bytes:
-    """A file's bytes, read by another process: closing a database's file here would drop SQLite's locks on it."""
-    return subprocess.run(["cat", path], capture_output=True, check=False).stdout  # noqa: S603, S607
+def _read_elsewhere(directory: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of a directory, by name, as another process read them.
+
+    Closing a database's file in this process would drop SQLite's locks on it.
+    """
+    with tempfile.TemporaryDirectory(prefix="memtrace-") as copy:
+        subprocess.run(["cp", "-R", f"{directory}/.", copy], capture_output=True, check=False)  # noqa: S603, S607
+        for path in Path(copy).rglob("*"):
+            if path.is_file():
+                yield str(path.relative_to(copy)), path.read_bytes()
 
 
 def _fixed(facts: list[str]) -> Callable[[ModelRequest, list[str]], list[str]]:

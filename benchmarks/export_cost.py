@@ -1,20 +1,23 @@
 """What redaction costs on the way out: CPU per span, ours beside the plain OTLP exporter, in one run.
 
-``python -m benchmarks.export_cost`` prints the ratios, and what a turn takes while the collector is a black hole. Spans
-are those of a turn whose model call has a prompt of 12 kB. The two sides take turns, a batch each, in CPU time of the
-whole process; the receiver is another process. A ratio is the median over the rounds.
+``python -m benchmarks.export_cost`` prints the ratios, what memory 100,000 spans take while the collector is down, and
+what a turn takes while it is a black hole. Spans are those of a turn whose model call has a prompt of 12 kB. The two
+sides take turns, a batch each, in CPU time of the whole process; the receiver is another process. A ratio is the median
+over the rounds.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import resource
 import socket
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import perf_counter, process_time_ns
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -24,13 +27,14 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from memtrace.export import RedactingSpanExporter, default_policy, otlp
+from memtrace.export import RedactingSpanExporter, default_policy, losses, otlp
 from memtrace.export.pipeline import Batches
 from memtrace.model import Author, Level, Message, Record, Scope
 from memtrace.tracing import Tracing, own
 
 ROUNDS = 60
 TURNS = 20
+SPANS = 100_000
 PROMPT = [Message(Author.USER if n % 2 else Author.ASSISTANT, "one two three four five six " * 7) for n in range(60)]
 SCOPE = Scope(Level.USER, "alice@example.com")
 FACTS = [Record(SCOPE, f"Fact {n} about Alice.", id=n) for n in range(1, 11)]
@@ -120,6 +124,34 @@ def turn_time(exporter: SpanExporter) -> Callable[[], float]:
     return play
 
 
+def memory() -> None:
+    """What is resident after 10,000 and after 100,000 spans that nobody takes, and what became of them."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    provider = TracerProvider(shutdown_on_exit=False)
+    batches = Batches(otlp(endpoint=url, protocol="http/protobuf"), "spans")
+    provider.add_span_processor(batches)
+    own(provider)
+    tracing, resident = Tracing(tracer_provider=provider), []
+    for turn in range(SPANS // 6):
+        a_turn(tracing)
+        if turn in (SPANS // 60, SPANS // 6 - 1):
+            resident.append(_resident())
+    batches.shutdown()
+    first, last = resident
+    name = f"{SPANS:,} spans, collector is down"
+    print(f"{name:<44} after a tenth {first:.0f} MB   after all {last:.0f} MB   lost {losses().get('spans', 0):,}")
+
+
+def _resident() -> float:
+    """Megabytes, where the system tells; else the most there ever were."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * resource.getpagesize() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
 def main() -> None:
     """Print the figures."""
     os.environ.setdefault("MEMTRACE_ID_KEY", "no secret, only here to be long enough")
@@ -135,6 +167,8 @@ def main() -> None:
         compare(
             "all spans of a turn, over gRPC", PlainGrpc(grpc, insecure=True), otlp(endpoint=grpc, policy=policy), spans
         )
+    gc.enable()
+    memory()
     _black_hole()
 
 

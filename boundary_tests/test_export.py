@@ -125,3 +125,24 @@ def test_nothing_leaves_of_a_stream_that_is_left_early(stage: Stage) -> None:
     alice = stage.caller()
     stage.stream(alice, f"Tell me of {stage.canary()}.", says=[f"Once upon {stage.canary()}."], leave_after=1)
     stage.turn(alice, "Thank you.")
+
+
+@rule("export.no-payload-in-logs")
+def test_nothing_said_is_in_a_log_line_or_on_standard_error(stage: Stage) -> None:
+    alice = stage.caller()
+    stage.turn(alice, f"My locker code is {stage.canary()}.", says=[f"I will keep {stage.canary()}."])
+    stage.turn(alice, f"Never mind {stage.canary()}.", says=[fails(500)], expect=Outcome.FAILED)
+    stage.turn(alice, "What is my locker code?")
+    if "facts" in stage.claims:
+        record = stage.add(alice, f"Alice likes {stage.canary()}.")
+        stage.turn(alice, f"What do I like, {stage.canary()}?")
+        if "forget" in stage.claims:
+            stage.forget(alice, record)
+
+
+@rule("export.no-payload-in-logs", needs=("reopen",))
+def test_nor_does_another_process_log_or_print_it(stage: Stage) -> None:
+    alice = stage.caller()
+    other = stage.restart()
+    other.turn(alice, f"My locker code is {stage.canary()}.", says=[f"I will keep {stage.canary()}."])
+    other.turn(alice, f"Never mind {stage.canary()}.", says=[fails(500)], expect=Outcome.FAILED)

@@ -105,6 +105,17 @@ def test_a_turn_is_kept_as_its_question_and_its_final_answer(stage: Stage) -> No
     stage.turn(alice, "What did I ask you?")
 
 
+@rule("turns.input-and-answer")
+def test_question_and_answer_are_kept_in_any_script_and_with_their_lines(stage: Stage) -> None:
+    alice = stage.caller()
+    for odd in ("Ärger mit Paket №", "東京の荷物 🧳\nund noch", "one line\n\n  and another:"):
+        exchange(stage, alice)
+        stage.turn(alice, f"{odd} {stage.canary()}?", says=[f"It lies on shelf {stage.canary()}."])
+        stage.turn(alice, f"Where is parcel {stage.canary()}?", says=[f"{odd} {stage.canary()}."])
+    stage.messages(alice)
+    stage.turn(alice, "What did I ask you?")
+
+
 @rule("turns.recalled-next-turn", options=NO_LEARNING)
 def test_what_a_turn_stored_is_in_the_next_prompt(stage: Stage) -> None:
     for via in ("run", "stream") if "stream" in stage.claims else ("run",):

@@ -64,6 +64,19 @@ def test_a_run_resumed_by_another_caller_carries_nothing_between_the_two(stage: 
         stage.turn(caller, "What do you know of me?")
 
 
+@rule("turns.resume-belongs-to-its-caller", needs=("conv",))
+def test_a_stranger_who_tries_does_not_use_up_the_owners_run(stage: Stage) -> None:
+    alice, bob = stage.callers(2)
+    for caller in (alice, bob):
+        exchange(stage, caller)
+    paused = pause(stage, alice)
+    tried = stage.resume(paused, bob, expect=(Outcome.OK, Outcome.REFUSED, Outcome.FAILED))
+    owners = (Outcome.OK,) if tried.outcome is not Outcome.OK else (Outcome.OK, Outcome.REFUSED, Outcome.FAILED)
+    stage.resume(paused, says=[f"The transfer is {stage.canary()}."], expect=owners)
+    for caller in (bob, alice):
+        stage.turn(caller, "What do you know of me?")
+
+
 # Streams that are left, turns that are cancelled
 
 

@@ -57,6 +57,18 @@ def test_whoever_comes_after_a_failed_turn_gets_nothing_of_its_callers(stage: St
         stage.turn(caller, "What is my locker code?")
 
 
+@rule("users.no-foreign-memory")
+def test_what_one_user_tells_in_many_turns_reaches_no_other(stage: Stage) -> None:
+    alice, bob = stage.callers(2)
+    stage.turn(bob, f"My locker code is {stage.canary()}.")
+    for turn in range(8):
+        stage.turn(alice, f"My locker number {turn} has the code {stage.canary()}.")
+        if "facts" in stage.claims:
+            stage.add(alice, f"They have locker {stage.canary()}.")
+    for caller in (bob, alice):
+        stage.turn(caller, "What is my locker code?")
+
+
 def _ask_the_same(stage: Stage, via: str) -> None:
     alice, bob, carol = stage.callers(3)
     stage.turn(alice, f"My locker code is {stage.canary()}.", says=[f"Noted: {stage.canary()}."], via=via)

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,10 +18,11 @@ INTERRUPTED: Final = 2
 MISUSE: Final = 4
 EXTRAS: Final = {
     "export": ("opentelemetry.sdk",),
-    "reference": ("httpx", "numpy", "usearch"),
+    "plane": ("httpx", "jinja2", "starlette", "uvicorn"),
+    "reference": ("httpcore", "httpx", "numpy", "usearch"),
     "suite": (
-        "anyio", "httpx", "hypothesis", "msgspec", "numpy", "opentelemetry.sdk", "pytest", "starlette", "usearch",
-        "uvicorn",
+        "anyio", "httpcore", "httpx", "hypothesis", "jinja2", "msgspec", "numpy", "opentelemetry.sdk", "pytest",
+        "starlette", "usearch", "uvicorn",
     ),
 }  # fmt: skip
 """What commands need of an extra of the distribution, as modules."""
@@ -77,8 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     _init_command(commands.add_parser("init", help="write a first adapter and a CI file"))
     _show_command(commands.add_parser("show", help="show a recorded history as a tree"))
     _learn_command(commands.add_parser("learn", help="mine past turns of the reference memory for facts"))
+    _services_command(commands.add_parser("services", help="run a Postgres and a Redis server to try things on"))
     _power_command(commands.add_parser("power", help="run the suite on memories that are wrong on purpose"))
     _record_command(commands.add_parser("record", help="remove a user from a local record of spans"))
+    _plane_command(commands.add_parser("plane", help="serve facts that people curate, and make keys for it"))
     return parser
 
 
@@ -112,7 +116,11 @@ def _given(**options: str | int | None) -> list[str]:
 
 def _check_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("memory", help="a known name, or package.module:factory")
-    parser.add_argument("--store", help="the URL of a store of yours; nothing destructive runs on it unless asked for")
+    parser.add_argument(
+        "--store", metavar="STORES",
+        help="what scripts run on, with commas between: sqlite, postgres, redis (a server is started), or the URL of a"
+        " store of yours; nothing destructive runs on that unless asked for",
+    )  # fmt: skip
     parser.add_argument(
         "--rule", action="append", default=[], metavar="GLOB", help="only rules that match; may be repeated"
     )
@@ -151,7 +159,7 @@ def _prove_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", default="reference", help="the system to prove it of (default: the reference memory)"
     )
-    parser.add_argument("--store", help="the URL of a store")
+    parser.add_argument("--store", help="sqlite, postgres, redis (a server is started), or the URL of a store")
     parser.add_argument("--model-url", help="an OpenAI-compatible base URL: let a real model answer")
     parser.add_argument("--model", help="the model to ask for there")
     parser.add_argument("--json", metavar="FILE", help="write claims, evidence and verdicts as JSON")
@@ -287,6 +295,24 @@ def _learn(options: argparse.Namespace) -> int:
     return 1 if mined.failed else 0
 
 
+# services
+
+
+def _services_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=["up"], help="start them, print their URLs, and hold them until Ctrl-C")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help="postgres, redis (default: both)")
+    parser.add_argument("--durable", action="store_true", help="let them wait for the disk at each write")
+    parser.set_defaults(run=_services_up)
+
+
+def _services_up(options: argparse.Namespace) -> int:
+    from memtrace.harness.services.server import KINDS
+    from memtrace.harness.services.up import up
+
+    up(options.kinds or KINDS, durable=options.durable, tell=partial(print, flush=True))
+    return 0
+
+
 # power
 
 
@@ -318,6 +344,74 @@ def _record(options: argparse.Namespace) -> int:
     from memtrace.export.record import erase
 
     print(f"{erase(options.record, options.user)} spans erased")
+    return 0
+
+
+# plane
+
+
+def _plane_command(parser: argparse.ArgumentParser) -> None:
+    store = _Parser(add_help=False)
+    store.add_argument(
+        "--store", default="plane.db", metavar="PATH|URL", help="a file, or postgresql://… (default: plane.db)"
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
+    _plane_serve_command(actions.add_parser("serve", parents=[store], help="serve the plane and its page"))
+    key = actions.add_parser("key", help="make, list and revoke API keys")
+    _plane_key_commands(key.add_subparsers(required=True, metavar="WHAT", dest="what"), store)
+
+
+def _plane_serve_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8700, help="the port; 0: any free one (default: 8700)")
+    parser.add_argument("--access-log", action="store_true", help="log each request, without its query and its key")
+    parser.set_defaults(run=_plane_serve)
+
+
+def _plane_key_commands(
+    whats: argparse._SubParsersAction[argparse.ArgumentParser], store: argparse.ArgumentParser
+) -> None:
+    create = whats.add_parser("create", parents=[store], help="make a key, and show it this once")
+    create.add_argument("--role", required=True, choices=["curator", "reader"], help="what it may do")
+    create.add_argument("--name", default="", help="whose it is, for the audit trail (default: the role)")
+    create.add_argument("--agent", action="append", default=[], metavar="ID", help="only this agent; may be repeated")
+    create.set_defaults(run=_plane_key_create)
+    whats.add_parser("list", parents=[store], help="list the keys").set_defaults(run=_plane_key_list)
+    revoke = whats.add_parser("revoke", parents=[store], help="end a key, at once")
+    revoke.add_argument("id", help="the key's id, as listed")
+    revoke.set_defaults(run=_plane_key_revoke)
+
+
+def _plane_serve(options: argparse.Namespace) -> int:
+    _need("plane")
+    from memtrace.service.serve import serve
+
+    serve(options.store, host=options.host, port=options.port, access_log=options.access_log)
+    return 0
+
+
+def _plane_key_create(options: argparse.Namespace) -> int:
+    _need("plane")
+    from memtrace.service.serve import create_key
+
+    print(create_key(options.store, options.role, options.name, options.agent))
+    return 0
+
+
+def _plane_key_list(options: argparse.Namespace) -> int:
+    _need("plane")
+    from memtrace.service.serve import list_keys
+
+    print("\n".join(list_keys(options.store)) or "there are no keys yet")
+    return 0
+
+
+def _plane_key_revoke(options: argparse.Namespace) -> int:
+    _need("plane")
+    from memtrace.service.serve import revoke_key
+
+    revoke_key(options.store, options.id)
+    print(f"revoked {options.id}")
     return 0
 
 

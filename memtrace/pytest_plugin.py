@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,11 @@ import pytest
 
 if TYPE_CHECKING:
     from memtrace.harness.ledger import Entry, Ledger
-    from memtrace.harness.session import Suite
+    from memtrace.harness.session import Script, Suite
     from memtrace.harness.stage import Stage
 
-_SUITE: pytest.StashKey[Suite] = pytest.StashKey()
+_SUITES: pytest.StashKey[dict[str, Suite]] = pytest.StashKey()
+_STORE = "memtrace_store"
 _PROPERTY = "memtrace"
 _SYSTEM = "memtrace-system"
 _REPORTER = "memtrace-reporter"
@@ -34,7 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options; ``--memory`` has an ini value too, and wins over it."""
     group = parser.getgroup("memtrace", "boundary tests of an agent's memory")
     group.addoption("--memory", help="the system under test: a known name, or package.module:factory")
-    group.addoption("--store", help="the URL of a store of yours; nothing destructive runs on it unless asked for")
+    group.addoption(
+        "--store", metavar="STORES", help="what scripts run on, with commas between: sqlite, postgres, redis (a server"
+        " is started), or the URL of a store of yours (nothing destructive runs on it unless asked for)",
+    )  # fmt: skip
     group.addoption("--rule", action="append", default=[], metavar="GLOB", help="only tests of rules that match")
     group.addoption("--destructive", action="store_true", help="let tests damage the store given with --store")
     group.addoption("--scripts", type=_count, default=20, metavar="N", help="random scripts to play (default: 20)")
@@ -58,8 +63,30 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and the reporter where there is a terminal to report to."""
     config.addinivalue_line("markers", "rule(*ids, needs, options): a script of these boundary rules")
     config.addinivalue_line("markers", "invariants: a test that plays scripts of its own, judged by every invariant")
+    if words := config.getoption("store"):
+        _store_names(words)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Reporter(config), _REPORTER)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each boundary test runs once for each of several stores."""
+    words = metafunc.config.getoption("store")
+    if _STORE in metafunc.fixturenames and words:
+        names = _store_names(words)
+        if len(names) > 1:
+            metafunc.parametrize(_STORE, names, indirect=True, scope="session")
+
+
+def _store_names(words: str) -> list[str]:
+    from memtrace.errors import UsageError
+    from memtrace.harness.tested_store import stores_named
+
+    try:
+        return [store.name for store in stores_named(words)]
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 @pytest.hookimpl(trylast=True)
@@ -69,28 +96,47 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         gone = [item for item in items if not any(fnmatchcase(rule, g) for rule in _rules(item) for g in globs)]
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]
-    if any(_judged(item) for item in items) and not config.getoption("collectonly"):
-        _open_suite(config)
+    judged = [item for item in items if _judged(item)]
+    if judged and not config.getoption("collectonly"):
+        _open_suites(config, {_store_of(item) for item in judged})
 
 
-def _open_suite(config: pytest.Config) -> None:
+def _store_of(item: pytest.Item) -> str:
+    """The store a test runs on, where there are several; otherwise nothing."""
+    return (
+        str(item.callspec.params.get(_STORE, ""))
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else ""
+    )
+
+
+def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
     from memtrace.errors import MemtraceError
     from memtrace.harness.keeping import prepare
     from memtrace.harness.session import make_suite
+    from memtrace.harness.tested_store import stores_named
 
+    suites = config.stash[_SUITES] = {}
     _try_to_write(config)
     try:
         if directory := config.getoption("history"):
             prepare(Path(directory))
-        suite = make_suite(
-            config.getoption("memory") or str(config.getini("memtrace_memory")),
-            store_url=config.getoption("store") or "",
-            destructive=config.getoption("destructive"),
-            known=_known(config),
-        )
-        config.stash[_SUITE] = suite.__enter__()
-        config.add_cleanup(lambda: _close_suite(suite))
-        suite.probe()
+        words = config.getoption("store") or ""
+        stores = stores_named(words)
+        for store in stores:
+            if (name := store.name if len(stores) > 1 else "") not in chosen:
+                continue
+            suite = make_suite(
+                config.getoption("memory") or str(config.getini("memtrace_memory")),
+                store=store,
+                stores=",".join(other.word for other in stores),
+                destructive=config.getoption("destructive"),
+                known=_known(config),
+            )
+            suites[name] = suite.__enter__()
+            config.add_cleanup(partial(_close_suite, suite))
+            if not store.missing:
+                suite.probe()
         _try_to_read(config.getoption("script"))
     except MemtraceError as error:
         raise pytest.UsageError(str(error)) from None
@@ -137,9 +183,18 @@ def _judged(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session")
-def memtrace_suite(request: pytest.FixtureRequest) -> Suite:
-    """What all scripts of a session share, for tests marked ``invariants``, which make stages of their own."""
-    return request.config.stash[_SUITE]
+def memtrace_store(request: pytest.FixtureRequest) -> str:
+    """The store a test runs on, where there are several."""
+    return str(getattr(request, "param", ""))
+
+
+@pytest.fixture(scope="session")
+def memtrace_suite(request: pytest.FixtureRequest, memtrace_store: str) -> Suite:
+    """What all scripts on a store share, for tests marked ``invariants``, which make stages of their own."""
+    suite = request.config.stash[_SUITES][memtrace_store]
+    if suite.store.missing:
+        pytest.skip(suite.store.missing)
+    return suite
 
 
 @pytest.fixture
@@ -157,13 +212,26 @@ def _report(item: pytest.Item, suite: Suite, entries: Sequence[Entry]) -> None:
 
 
 @pytest.fixture
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, memtrace_store: str) -> Iterator[Stage]:
     """What a script holds: callers, planted words, turns, holds, processes."""
     marker = request.node.get_closest_marker("rule")
     if marker is None:
         raise pytest.UsageError("the fixture 'stage' is for tests marked with @rule(...)")
-    with request.config.stash[_SUITE].stage(request.node.nodeid, marker.kwargs.get("options")) as made:
+    suite = request.config.stash[_SUITES][memtrace_store]
+    if suite.store.missing:
+        _report(request.node, suite, suite.unplayed(_script(request.node, suite)))
+        pytest.skip(suite.store.missing)
+    with suite.stage(request.node.nodeid, marker.kwargs.get("options")) as made:
         yield made
+
+
+def _script(item: pytest.Item, suite: Suite) -> Script:
+    from memtrace.harness.session import Script
+
+    marker, module = item.get_closest_marker("rule"), item.getparent(pytest.Module)
+    assert marker is not None and module is not None  # noqa: S101, PT018  only scripts get here
+    rerun = suite.rerun(module.obj.__name__, item.name)
+    return Script(marker.args, item.nodeid, rerun, tuple(marker.kwargs.get("needs", ())))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -174,11 +242,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     from memtrace.harness.keeping import keep
     from memtrace.harness.reporting import conclude
-    from memtrace.harness.session import Script
 
-    suite = pyfuncitem.config.stash[_SUITE]
-    rerun = suite.rerun(pyfuncitem.module.__name__, pyfuncitem.name)
-    script = Script(marker.args, pyfuncitem.nodeid, rerun, tuple(marker.kwargs.get("needs", ())))
+    suite = pyfuncitem.config.stash[_SUITES][str(pyfuncitem.funcargs[_STORE])]
+    script = _script(pyfuncitem, suite)
     arguments: dict[str, Any] = {
         name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters
     }
@@ -210,7 +276,8 @@ class _Reporter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take a script's findings into the ledger; under xdist they come with the worker's report."""
-        texts = [value for name, value in report.user_properties if name == _PROPERTY] if report.when == "call" else []
+        judged = report.when == "call" or (report.when == "setup" and report.skipped)
+        texts = [value for name, value in report.user_properties if name == _PROPERTY] if judged else []
         if not texts:
             return
         from memtrace.harness.ledger import Ledger

@@ -202,10 +202,14 @@ class BlockSpan(_MemorySpan):
         super().__init__(outlet, operation, scope, query)
         self._block, self._type, self._store = block, type, store
 
-    def freshness(self, state: str) -> None:
-        """Of curated facts: ``fresh``, ``stale`` or ``missing``."""
+    def freshness(self, state: str, *, age: float | None = None, status: str = "") -> None:
+        """Of curated facts: ``fresh``, ``stale`` or ``missing``; seconds since they were read; how that last went."""
         if self._attributes is not None:
             self._attributes[semconv.FRESHNESS] = state
+            if age is not None:
+                self._attributes[semconv.AGE] = age
+            if status:
+                self._attributes[semconv.PLANE_STATUS] = str(status)
 
     def _store_operation(self) -> str | None:
         reaches = self._type not in IN_PROCESS if self._store is None else self._store

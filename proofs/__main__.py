@@ -21,14 +21,15 @@ from memtrace.harness.ledger import (
 )
 from memtrace.harness.private import write_private
 from memtrace.harness.session import make_suite
+from memtrace.harness.tested_store import TestedStore, stores_named
 from memtrace.harness.upstream import Upstream
 from memtrace.model import Verdict
-from proofs import proof_1_turns, proof_2_users, proof_3_authors, proof_4_processes
+from proofs import proof_1_turns, proof_2_users, proof_3_authors, proof_4_processes, proof_6_plane
 from proofs.act import Played, Proof, play, verdict_of, worst
 from proofs.report import as_json, printed, replay
 
 PROOFS: Final[tuple[Proof, ...]] = tuple(
-    module.PROOF for module in (proof_1_turns, proof_2_users, proof_3_authors, proof_4_processes)
+    module.PROOF for module in (proof_1_turns, proof_2_users, proof_3_authors, proof_4_processes, proof_6_plane)
 )
 _EXIT: Final = {
     Verdict.VIOLATED: EXIT_VIOLATED,
@@ -85,13 +86,22 @@ def _played(chosen: Sequence[Proof], options: argparse.Namespace) -> dict[Proof,
     results = {}
     with (
         closing(upstream) if upstream else nullcontext(),
-        make_suite(options.memory, store_url=options.store, upstream=upstream) as suite,
+        make_suite(options.memory, store=_store(options.store), upstream=upstream) as suite,
     ):
+        if suite.store.missing:
+            raise UsageError(suite.store.missing)
         suite.probe()
         for proof in chosen:
             results[proof] = [play(act, suite) for act in proof.acts]
             _print(proof, results[proof])
     return results
+
+
+def _store(words: str) -> TestedStore:
+    stores = stores_named(words)
+    if len(stores) > 1:
+        raise UsageError("--store: the proofs run on one store at a time; name one")
+    return stores[0]
 
 
 def _print(proof: Proof, played: Sequence[Played]) -> None:

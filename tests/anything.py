@@ -35,7 +35,7 @@ from memtrace import redaction
 from memtrace.redaction import CONTENT, EVENT_NAMES, KEYS, METRICS, SPAN_NAMES, SUBJECTS
 
 WORD = "zqtestxmarlins"
-IDENTIFIERS = {key for key, shape in KEYS.items() if shape in redaction._IDENTIFIERS}
+IDENTIFIERS = {key for key, shape in KEYS.items() if shape in redaction.IDENTIFIERS}
 
 
 class Anything:

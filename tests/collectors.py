@@ -20,12 +20,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def rotel(out: str, protocol: str, *, grpc: int = 0, http: int = 0) -> Iterator[dict[str, str]]:
+def rotel(
+    out: str, protocol: str, *, grpc: int = 0, http: int = 0, compression: str = "none"
+) -> Iterator[dict[str, str]]:
     """The collector of that name, which sends on to ``out``; gives its URL for each protocol."""
     grpc, http = grpc or free_port(), http or free_port()
     command = [
         _binary(), "start", "--otlp-grpc-endpoint", f"127.0.0.1:{grpc}", "--otlp-http-endpoint", f"127.0.0.1:{http}",
         "--exporter", "otlp", "--otlp-exporter-endpoint", out, "--otlp-exporter-protocol", protocol,
+        "--otlp-exporter-compression", compression,
         "--batch-timeout", "50ms",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

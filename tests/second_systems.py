@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +27,15 @@ class TellsTheTime(TinyMemory):
 
     def search(self, caller: Caller, query: str) -> list[str]:
         return [str(self.env.clock()), os.environ.get("SECOND_SYSTEMS", ""), str(Path.cwd())]
+
+
+class PrintsThenDies(TinyMemory):
+    """Says on standard error what it was told, and is gone."""
+
+    def turn(self, caller: Caller, text: str) -> Reply:
+        os.write(2, text.encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("it is gone")
 
 
 class DiesWhenTold(TinyMemory):

@@ -10,7 +10,7 @@ from memtrace.broken import Exhibit, gallery
 from memtrace.model import Verdict
 
 TINY = "memtrace.broken.tiny:TinyMemory"
-MODULES = ("memtrace.broken.export:", "memtrace.broken.leaving:")
+MODULES = ("memtrace.broken.export:", "memtrace.broken.leaving:", "memtrace.broken.logging_words:")
 EXHIBITS = [exhibit for exhibit in gallery() if exhibit.name.startswith(MODULES)]
 pytestmark = pytest.mark.usefixtures("serving")
 

@@ -10,10 +10,11 @@ import pytest
 from histories import ALICE, A, B, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
-from memtrace.harness.events import Exported
+from memtrace.harness.events import Exported, Opened, Printed
 from memtrace.harness.sweep import found_in
 from memtrace.model import Author, Message, Prompt, Verdict
 
+LOGS = "export.no-payload-in-logs"
 PAYLOAD, ID, LOCAL = "export.no-payload-leaves", "export.no-id-in-clear", "export.local-is-complete"
 
 
@@ -65,6 +66,47 @@ def test_other_words_and_their_forms_are_not_taken_for_them() -> None:
     others = b" ".join([B.encode(), B.encode().hex().encode(), base64.b64encode(B.encode()), quote(B).encode()])
     assert found_in(others, "zqotherxmarlins") == ""
     assert CHECKS[PAYLOAD](exporting(json.dumps({"a": "zqte"}).encode()).history()).verdict is Verdict.HELD
+
+
+def logging(text: str, **opened: object) -> HistoryWriter:
+    write = HistoryWriter("turns", "ids", "conv")
+    write.turn(ALICE, f"My code is {A}.")
+    if opened:
+        write.add(Opened, system="x", agent="agent", capabilities=("turns",), **opened)
+    write.add(Printed, text="")
+    write.process = "process-1"
+    write.add(Printed, text=text)
+    return write
+
+
+@pytest.mark.parametrize(
+    "form", [A, A.upper(), A.encode().hex(), f"half of it: {A[:7]}", base64.b64encode(A.encode()).decode()]
+)
+def test_words_in_a_log_are_found_in_any_form_and_the_process_is_named(form: str) -> None:
+    found = CHECKS[LOGS](logging(f"INFO app: {form}\n").history())
+    assert found.verdict is Verdict.VIOLATED
+    assert "in process-1" in found.reason
+
+
+def test_a_log_of_counts_holds() -> None:
+    assert CHECKS[LOGS](logging("INFO app: 3 facts\n").history()).verdict is Verdict.HELD
+
+
+def test_a_history_that_nobody_listened_to_exercises_nothing() -> None:
+    assert CHECKS[LOGS](exporting(b"-").history()).verdict is Verdict.NOT_EXERCISED
+
+
+def test_a_log_of_a_script_in_which_nothing_was_said_decides_nothing() -> None:
+    write = HistoryWriter("turns")
+    write.add(Printed, text="INFO app: started")
+    assert CHECKS[LOGS](write.history()).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_was_let_out_on_purpose_is_no_violation() -> None:
+    assert CHECKS[LOGS](logging(A, payloads=True).history()).verdict is Verdict.NOT_EXERCISED
+    write = exporting(A.encode())
+    write.add(Opened, system="x", agent="agent", capabilities=("turns",), payloads=True)
+    assert CHECKS[PAYLOAD](write.history()).verdict is Verdict.NOT_EXERCISED
 
 
 @pytest.mark.parametrize("secret", [ALICE.user, ALICE.session, ALICE.user.encode().hex()])

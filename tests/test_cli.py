@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -185,7 +186,8 @@ def test_a_check_that_is_interrupted_says_so_by_its_status(here: Path) -> None:
     )
     command = [str(Path(sys.executable).with_name("memtrace")), "check", "slow:Slow"]
     quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=here, pass_fds=[write], **quiet) as running:
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # these tests may run where Ctrl-C is ignored
+    with subprocess.Popen(command, cwd=here, pass_fds=[write], preexec_fn=heeding, **quiet) as running:
         os.close(write)
         assert os.read(read, 1) == b".", "it ended before its first turn"
         os.close(read)

@@ -87,7 +87,8 @@ def test_the_command_line_knows_what_its_extras_install() -> None:
         for extra, lines in PROJECT["optional-dependencies"].items()
     }
     assert set(EXTRAS["reference"]) == installed["reference"]
-    assert set(EXTRAS["suite"]) == installed["suite"] - {"memtrace-otel"} | installed["reference"]
+    assert set(EXTRAS["plane"]) == installed["plane"]
+    assert set(EXTRAS["suite"]) == installed["suite"] - {"memtrace-otel"} | installed["reference"] | installed["plane"]
     assert set(EXTRAS["export"]) <= installed["export"]
 
 

@@ -12,14 +12,28 @@ from pathlib import Path
 
 import pytest
 from collectors import black_hole, free_port, rotel
+from opentelemetry._logs import LogRecord
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import LogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from memtrace.errors import UsageError
-from memtrace.export import RedactingSpanExporter, default_policy, losses, otlp, report, withheld
+from memtrace.export import (
+    RedactingSpanExporter,
+    default_policy,
+    losses,
+    otlp,
+    otlp_logs,
+    otlp_metrics,
+    report,
+    withheld,
+)
 from memtrace.export.pipeline import Batches
-from memtrace.harness.receiver import Inbox, Received, Receiver, grpc_receiver
+from memtrace.harness.receiver import SIGNALS, Inbox, Received, Receiver, grpc_receiver
 from memtrace.harness.sweep import found_in
 from memtrace.identity import id_key
 from memtrace.redaction import Policy
@@ -56,6 +70,25 @@ def record(exporter: SpanExporter, count: int = 1) -> Batches:
         with suppress(ValueError), tracer.start_as_current_span(f"about {WORD}", attributes={"user.id": WORD, WORD: 1}):
             raise ValueError(WORD)
     return batches
+
+
+def logged(exporter: LogRecordExporter) -> None:
+    """A GenAI event, which is a log record, that says the word wherever it can."""
+    provider = LoggerProvider(shutdown_on_exit=False)
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    event = LogRecord(
+        timestamp=1, event_name="gen_ai.choice", body={"content": WORD}, attributes={"user.id": WORD, WORD: 1}
+    )
+    provider.get_logger("application").emit(event)
+    provider.shutdown()
+
+
+def measured(exporter: MetricExporter) -> None:
+    """A figure that leaves, and one whose name is the word."""
+    provider = MeterProvider([PeriodicExportingMetricReader(exporter, 3_600_000)], shutdown_on_exit=False)
+    for name in ("gen_ai.client.token.usage", WORD):
+        provider.get_meter("application").create_counter(name, WORD, WORD).add(1, {"user.id": WORD, WORD: WORD})
+    provider.shutdown()
 
 
 def a_span() -> list[ReadableSpan]:
@@ -104,6 +137,28 @@ class TestOverTheWire:
             record(otlp(), 3).shutdown()
         assert spans_in(inbox) == 3
 
+    @pytest.mark.parametrize("compression", ["none", "gzip"])
+    def test_all_three_signals_go_through_a_real_collector_without_a_word(
+        self, protocol: str, compression: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
+        inbox, arrived = Inbox(), threading.Event()
+        inbox.on_request = lambda _: arrived.set() if {r.signal for r in inbox.requests} == set(SIGNALS) else None
+        with (
+            receiving(protocol, inbox) as out,
+            rotel(out, protocol.partition("/")[0], compression=compression) as collector,
+        ):
+            to = {"endpoint": collector[protocol], "protocol": protocol}
+            record(otlp(**to)).shutdown()
+            logged(otlp_logs(**to))
+            measured(otlp_metrics(**to))
+            assert arrived.wait(20), f"{[request.signal for request in inbox.requests]} arrived"
+        assert {found_in(request.body, WORD) for request in inbox.requests} == {""}
+        sent = b"".join(request.body for request in inbox.requests)
+        for kept in (b"ValueError", b"gen_ai.choice", b"gen_ai.client.token.usage"):
+            assert kept in sent
+        assert losses() == {}
+
     def test_a_real_collector_in_between_gets_and_sends_no_word(self, protocol: str) -> None:
         inbox, arrived = Inbox(), threading.Event()
         inbox.on_request = lambda _: arrived.set() if spans_in(inbox) == 500 else None
@@ -151,6 +206,27 @@ class TestACollectorInTrouble:
                     assert any(exporter.export(a_span()) is SpanExportResult.SUCCESS for _ in range(50))
                     assert arrived.wait(20)
         exporter.shutdown()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_collector_that_is_slow_holds_up_nothing_and_loses_nothing(protocol: str) -> None:
+    inbox, entered, go_on = Inbox(), threading.Event(), threading.Event()
+    inbox.on_request = lambda _: (entered.set(), go_on.wait(20))
+    with receiving(protocol, inbox) as url:
+        batches = Batches(
+            otlp(endpoint=url, protocol=protocol), "spans", max_export_batch_size=4, schedule_delay_millis=60_000
+        )
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(batches)
+        for _ in range(4):
+            provider.get_tracer("application").start_span("x").end()
+        assert entered.wait(20)
+        for _ in range(100):
+            provider.get_tracer("application").start_span("x").end()  # returns at once, though no answer came yet
+        go_on.set()
+        batches.shutdown()
+    assert spans_in(inbox) == 104
+    assert losses() == {}
 
 
 def test_the_application_never_waits_for_an_export_and_the_queue_is_bounded() -> None:

@@ -390,7 +390,7 @@ class FlakyStore:
 
 def test_an_outage_of_the_store_is_visible_and_what_was_known_is_still_served(lab, caplog):
     store = FlakyStore(lab.store)
-    memory = lab.memory(location=store, learn=MemoryModel(), window=2)
+    memory = lab.memory(location=store, learn=MemoryModel(), window=2, store_retry=0.0)
     memory.persist("We close at noon.", tier="global")
     say(memory, "alice", "I like fish")
     ask(memory, "alice")

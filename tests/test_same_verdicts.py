@@ -26,10 +26,10 @@ def test_each_gets_their_own_answer(stage):
 """
 MEMORIES = """
 import asyncio, os, threading
-import memtrace.harness.stage
+import memtrace.harness.actor
 from memtrace.broken.tiny import TinyMemory
 
-memtrace.harness.stage._TURN_SECONDS = 0.3  # it is not the thirty seconds that are tested
+memtrace.harness.actor._TURN_SECONDS = 0.3  # it is not the thirty seconds that are tested
 
 class Crashing(TinyMemory):
     def turn(self, caller, text):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from types import SimpleNamespace
 from typing import Any, Final
@@ -35,9 +36,12 @@ from fastaiagent import (
     TextDelta,
     Worker,
     config,
+    connect,
+    disconnect,
     interrupt,
 )
 from fastaiagent._internal.errors import GuardrailBlockedError, MaxIterationsError
+from fastaiagent.agent.memory_blocks import PlaneFactBlock
 from fastaiagent.guardrail import GuardrailPosition
 from fastaiagent.learn import Fact as StoredFact
 from fastaiagent.learn import MemoryStore, cli, make_fact_store
@@ -53,13 +57,14 @@ _CLAIMS: Final = frozenset(
     {
         "turns", "ids", "conv", "window", "stream", "cancel", "tools", "guardrails", "after-run", "resume",
         "resume-elsewhere", "fork", "handoff", "delegate", "facts", "update", "forget", "list", "record-ids",
-        "agent-facts", "agents", "project", "resolver", "learn", "learn-offline", "summary", "recall", "own-recall",
-        "search", "save-load", "redaction", "reopen", "shared", "own-spans", "memory-spans",
+        "agent-facts", "agents", "plane", "project", "resolver", "learn", "learn-offline", "summary", "recall",
+        "own-recall", "search", "save-load", "redaction", "reopen", "shared", "own-spans", "memory-spans",
     }
 )  # fmt: skip
 _EXPERT: Final = "expert"
 _CLERK: Final = "clerk"
 _NOBODY: Final = Caller()
+_PAYLOADS: Final = "FASTAIAGENT_TRACE_PAYLOADS"
 
 
 def sync(env: Environment) -> _SyncAgents:
@@ -86,6 +91,7 @@ class _Agents:
     def __init__(self, env: Environment) -> None:
         _record(env)
         self._env = env
+        self._disconnect = _connected(env)
         self._tls = ssl.create_default_context()
         self._window = int(env.options.get("window", 20))
         self._cap = int(env.options.get("cap", 200))
@@ -105,7 +111,19 @@ class _Agents:
             "max_users": self._max_users,
             "per_message": 10,
             "confidence": 0.6,
-            "prompt_order": ["system", "agent-facts", "user-facts", "summary", "recall", "window", "input"],
+            "plane_timeout": self._env.options.get("plane_timeout", 10.0),
+            "plane_retry": PlaneFactBlock.retry_after_seconds,
+            "plane_question_in_url": True,  # its protocol has it as query=
+            "prompt_order": [
+                "system",
+                "agent-facts",
+                "plane-facts",
+                "user-facts",
+                "summary",
+                "recall",
+                "window",
+                "input",
+            ],
             "telemetry": ["local.db*"],  # traces, documented as complete, and checkpoints
         }
 
@@ -121,11 +139,13 @@ class _Agents:
 
     def _new_memory(self, agent: str, project: str) -> Memory:
         options = self._env.options
-        return Memory(
+        return _PlaneTimed(
+            float(options.get("plane_timeout", 10.0)),
+            plane_agent_id=agent if self._env.plane_url else None,
             location=self._store,
             agent_id=agent,
             project_id=project,
-            user_id=lambda context: self._env.resolve(context.state),  # type: ignore[arg-type]
+            user_id=lambda context: self._env.resolve(context.state),
             window=self._window,
             learn=self._llm(self._env.memory_model) if options.get("learn", True) else None,
             max_learned_facts=self._cap,
@@ -294,10 +314,26 @@ class _Agents:
         return None
 
     def close(self) -> None:
+        self._disconnect()
         self._checkpoints.close()
         close = getattr(self._store, "close", None)
         if close is not None:
             close()
+
+
+class _PlaneTimed(Memory):
+    """A memory whose plane block has the timeout that was asked for: the SDK's block takes one, its memory does not."""
+
+    def __init__(self, plane_timeout: float, **settings: Any) -> None:
+        self._plane_timeout = plane_timeout
+        super().__init__(**settings)
+
+    def _global_blocks(self) -> list[Any]:
+        blocks = super()._global_blocks()
+        for block in blocks:
+            if isinstance(block, PlaneFactBlock):
+                block.timeout = self._plane_timeout
+        return blocks
 
 
 class _SyncAgents(_Agents):
@@ -378,6 +414,26 @@ def _record(env: Environment) -> None:
     settings.local_db_path = str(env.dir / "local.db")
     settings.trace_enabled = bool(env.options.get("tracing", True))
     otel.add_span_processor(env.span_processor)
+
+
+def _connected(env: Environment) -> Callable[[], None]:
+    """The SDK connected to the plane, where there is one, payloads on or off as memtrace's own switch has them.
+
+    What undoes that is returned.
+    """
+    if not env.plane_url:
+        return lambda: None
+    before = os.environ.get(_PAYLOADS)
+    os.environ[_PAYLOADS] = "1" if os.environ.get("MEMTRACE_TRACE_PAYLOADS") == "1" else "0"
+    connect(env.plane_key, env.plane_url, auto_register=False, export_traces=False, export_checkpoints=False)
+
+    def undo() -> None:
+        disconnect()
+        del os.environ[_PAYLOADS]
+        if before is not None:
+            os.environ[_PAYLOADS] = before
+
+    return undo
 
 
 def _fact_store(url: str) -> Any:

@@ -16,6 +16,7 @@ from memtrace.errors import UsageError
 from memtrace.export import otlp
 from memtrace.harness.system import APPROVAL_TOOL, TOOL, Environment, ModelRequest
 from memtrace.model import Caller, Fact, Level, Message, Outcome, Record, Reply, Scope, ToolCall, Unresolved
+from memtrace.plane import PlaneFacts
 from memtrace.reference.agent import Agent, Runnable
 from memtrace.reference.checkpoints import Checkpoints, ResumeRefused
 from memtrace.reference.drivers import Cancellation
@@ -33,10 +34,10 @@ from memtrace.tracing import Tracing, own
 
 _CLAIMS: Final = frozenset(
     {
-        "after-run", "agent-facts", "agents", "cancel", "conv", "delegate", "erase", "facts", "forget", "fork",
-        "guardrails", "handoff", "ids", "learn", "learn-offline", "list", "memory-spans", "memory-tools",
-        "own-recall", "own-spans", "project", "recall", "record-ids", "redaction", "reopen", "resolver", "resume",
-        "resume-elsewhere", "save-load", "search", "session", "shared", "stream", "summary", "tools", "turns",
+        "advance", "after-run", "agent-facts", "agents", "cancel", "conv", "delegate", "erase", "facts", "forget",
+        "fork", "guardrails", "handoff", "ids", "learn", "learn-offline", "list", "memory-spans", "memory-tools",
+        "own-recall", "own-spans", "plane", "project", "recall", "record-ids", "redaction", "reopen", "resolver",
+        "resume", "resume-elsewhere", "save-load", "search", "session", "shared", "stream", "summary", "tools", "turns",
         "update", "window",
     }
 )  # fmt: skip
@@ -67,10 +68,11 @@ class Reference:
         self._env = env
         self._provider = _provider(env) if env.options.get("tracing", True) else None
         self._tracing = Tracing(tracer_provider=self._provider or NoOpTracerProvider())
-        self._store = open_store(env.store_url)
+        self._store = open_store(env.store_url, timeout=self._option("store_timeout", 5.0))
         self._checkpoints = Checkpoints(env.dir / "paused.db")
         self._turn_log = TurnLog(env.dir / "turns.db")
         self._recall = SqliteRecall(env.dir / "recall.db") if env.options.get("recall") else None
+        self._plane = self._open_plane() if env.plane_url else None
         self._answers = ChatModel(env.model_url, env.answer_model)
         self._remembers = ChatModel(env.model_url, env.memory_model)
         self._memories: dict[tuple[str, str], Memory] = {}
@@ -85,7 +87,22 @@ class Reference:
             "max_users": self._option("max_users", 10_000),
             "per_message": 10,
             "confidence": 0.6,
-            "prompt_order": ["system", "agent-facts", "user-facts", "summary", "recall", "window", "history", "input"],
+            "deadline": 2 * self._option("store_timeout", 5.0),
+            "plane_timeout": self._option("plane_timeout", 2.0),
+            "plane_retry": 30.0,
+            "plane_question_in_url": False,
+            "prompt_order": [
+                "system",
+                "agent-facts",
+                "plane-facts",
+                "user-facts",
+                "summary",
+                "recall",
+                "window",
+                "history",
+                "input",
+            ],
+            **({"missing_plane_says": "cannot be read now"} if self._option("missing_plane", "") == "say" else {}),
         }
 
     # One memory and one agent for each agent id and project
@@ -115,11 +132,18 @@ class Reference:
             max_learned_facts=self._option("cap", 200),
             max_users=self._option("max_users", 10_000),
             turn_log=self._turn_log,
+            plane=self._plane,
+            on_missing_plane=self._option("missing_plane", "nothing"),
+            store_timeout=self._option("store_timeout", 5.0),
             clock=self._env.clock,
             tracing=self._tracing,
         )
         memory.on_erase(self._checkpoints.erase)
         return memory
+
+    def _open_plane(self) -> PlaneFacts:
+        timeout = self._option("plane_timeout", 2.0)
+        return PlaneFacts(self._env.plane_url, self._env.plane_key, timeout=timeout, clock=self._env.clock)
 
     def _agent(self, caller: Caller, name: str = "", memory: Memory | None = None, *, tools: bool = True) -> Agent:
         name = name or caller.agent or self._env.agent
@@ -249,6 +273,8 @@ class Reference:
         self._answers.close()
         self._remembers.close()
         self._store.close()
+        if self._plane is not None:
+            self._plane.close()
         if self._provider is not None:
             self._provider.shutdown()
 

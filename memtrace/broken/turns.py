@@ -86,6 +86,22 @@ class AnswersFirst(TinyMemory):
         return [message for pair in zip(kept[1::2], kept[::2], strict=True) for message in pair]
 
 
+@broken("turns.input-and-answer")
+class KeepsAscii(TinyMemory):
+    """Stores messages in a column that holds no other letters than English ones."""
+
+    def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
+        super().write(caller, key, text.encode("ascii", "ignore").decode(), answer.encode("ascii", "ignore").decode())
+
+
+@broken("turns.input-and-answer")
+class KeepsOneLine(TinyMemory):
+    """Stores each message as one line."""
+
+    def write(self, caller: Caller, key: Key, text: str, answer: str) -> None:
+        super().write(caller, key, " ".join(text.split()), " ".join(answer.split()))
+
+
 @broken("turns.recalled-next-turn", report="https://github.com/aradlein/hass-agent-llm/issues/49")
 class LosesTheFirstTurn(TinyMemory):
     """Makes a new user's window when it is first missed, and so loses the turn that missed it."""

@@ -42,6 +42,15 @@ class StreamsForItsFirstCaller(TinyMemory):
         return super().streamed(self.streams.setdefault(caller.agent, caller), text)
 
 
+@broken("users.no-foreign-memory")
+class SharesWhatIsMuch(TinyMemory):
+    """Moves what a user says to the agent's facts once the user has more than five of their own."""
+
+    def learn(self, caller: Caller, key: Key, text: str, answer: str) -> None:
+        full = len(self.rows_of(key)) > 5
+        super().learn(caller, self.agent_key(caller) if full else key, text, answer)
+
+
 @broken("users.reply-goes-to-its-caller")
 class ReturnsTheLatestAnswer(TinyMemory):
     """Keeps the answer in one place while the turn is written, and returns what is there afterwards."""

@@ -15,7 +15,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from memtrace.errors import UsageError
+from memtrace.export import variables
 from memtrace.export.exporters import RedactingLogExporter, RedactingMetricExporter, RedactingSpanExporter
+from memtrace.export.parting import Parting
 from memtrace.export.settings import default_policy
 from memtrace.redaction import Policy
 
@@ -91,14 +93,22 @@ def _plain(signal: str, endpoint: str = "", protocol: str = "", headers: Mapping
         made = getattr(import_module(f"opentelemetry.exporter.otlp.proto.{package}.{module}"), name)
     except ImportError as error:
         raise UsageError(f"exporting over {chosen} needs: pip install 'memtrace-otel[export]'") from error
-    options: dict[str, Any] = {"headers": dict(headers)} if headers else {}
+    options = _address(signal, chosen, endpoint) | ({"headers": dict(headers)} if headers else {})
+    options["compression"] = variables.compression(signal, package)
+    return Parting(lambda timeout: made(timeout=timeout, **options), variables.timeout(signal))
+
+
+def _address(signal: str, chosen: str, endpoint: str) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if not endpoint and chosen == HTTP:
+        variables.endpoint_fits(signal)
     if endpoint:
         if urlsplit(endpoint).scheme not in ("http", "https"):
             raise UsageError(f"endpoint={endpoint!r} is no http:// or https:// URL")
         options["endpoint"] = endpoint if chosen == GRPC else _signal_url(endpoint, signal)
         if chosen == GRPC:
             options["insecure"] = urlsplit(endpoint).scheme != "https"
-    return made(**options)
+    return options
 
 
 def _protocol(signal: str, given: str) -> str:

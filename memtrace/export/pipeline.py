@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from memtrace.capture import disown, own
 from memtrace.errors import UsageError
+from memtrace.export import variables
 from memtrace.export.collector import otlp, otlp_metrics
 from memtrace.export.exporters import SPANS
 from memtrace.export.record import RECORDED, LocalRecord, RecentSpans
@@ -27,6 +28,7 @@ from memtrace.redaction import Policy
 MEMORY: Final = "memory"
 SHUTDOWN_MILLIS: Final = 5_000
 """An application's exit waits at most so long for a collector that does not answer."""
+_LAST_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Batches(BatchSpanProcessor):
     """The SDK's batch processor, with what its full queue drops counted, and a shutdown that ends."""
 
     def __init__(self, exporter: SpanExporter, signal: str, **options: Any) -> None:
-        super().__init__(exporter, **options)
+        super().__init__(exporter, **{**variables.batches(), **options})
         self._signal = signal
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -133,6 +135,7 @@ class Batches(BatchSpanProcessor):
     def shutdown(self) -> None:
         """Export what waits, for a bounded time."""
         self._batch_processor.shutdown(timeout_millis=SHUTDOWN_MILLIS)
+        self._batch_processor._worker_thread.join(_LAST_SECONDS)  # noqa: SLF001  it counts the batch that was under way
         lost(self._signal, len(self._batch_processor._queue))  # noqa: SLF001
 
 

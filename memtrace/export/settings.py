@@ -6,6 +6,7 @@
 ``OTEL_SERVICE_NAME``               is a name that may leave, as are the ``service.*`` and ``deployment.*`` values of
                                     ``OTEL_RESOURCE_ATTRIBUTES``
 ``MEMTRACE_ID_KEY``, ``…_FILE``     what ids are digested with
+``MEMTRACE_ID_TENANT``              whose ids they are: equal ids of two tenants do not look alike
 ==================================  ====================================================================================
 """
 

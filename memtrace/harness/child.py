@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +28,7 @@ from memtrace.harness import attribution
 from memtrace.harness.attribution import SpanLabel
 from memtrace.harness.cut_short import Steps, Watched
 from memtrace.harness.host import LocalHost, Performed, StreamPlan, open_system, result_of
+from memtrace.harness.listening import telling
 from memtrace.harness.packing import pack, unpack
 from memtrace.harness.recorder import span_fields
 from memtrace.harness.system import EMBEDDING_MODEL, Environment, load_factory
@@ -111,6 +112,7 @@ class _Child:
         self._out = out
         self._host: LocalHost | None = None
         self._plan: dict[str, Any] = {}
+        self._telling = ExitStack()
         self._forked = False
 
     def serve(self) -> None:
@@ -118,6 +120,7 @@ class _Child:
             command = json.loads(line)
             match command["do"]:
                 case "open":
+                    self._telling.enter_context(telling(command["plan"]["stderr"]))
                     self._answer(command["id"], self._open(command["plan"]))
                 case "call":
                     self._perform(command)
@@ -149,7 +152,8 @@ class _Child:
             guard=lambda text, position: bool(parent.call("guard", {"text": text, "position": position})),
             after_run=lambda text: parent.call("after_run", text),
             resolve=parent.resolve, clock=lambda: float(parent.call("clock", None)),
-            store_url=plan["store_url"], plane_url=plan["plane_url"], dir=Path(plan["dir"]), agent=plan["agent"],
+            store_url=plan["store_url"], plane_url=plan["plane_url"],
+            plane_key=plan["plane_key"], dir=Path(plan["dir"]), agent=plan["agent"],
             span_processor=_Spans(self._out), options=MappingProxyType(plan["options"]),
         )  # fmt: skip
 

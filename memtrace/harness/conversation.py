@@ -239,34 +239,41 @@ def holds(text: str, words: str) -> bool:
 
 
 def replays(text: str, words: str) -> bool:
-    """Whether a message is an utterance said again, perhaps with a little in front of it or behind."""
-    found = _found(text, words) if words.strip() else None
+    """Whether a message is an utterance said again, line for line, perhaps with a little in front of it or behind."""
+    found = _found(text, words, by_line=True) if words.strip() else None
     if found is None:
         return False
     more = text[: found[0]].lstrip() + text[found[1] :].rstrip()
     return len(more) <= _DECORATION and "\n" not in more and not canaries_in(more)
 
 
-def _found(text: str, words: str) -> tuple[int, int] | None:
+def _found(text: str, words: str, *, by_line: bool = False) -> tuple[int, int] | None:
     """Where in a text an utterance begins and ends."""
     words = words.strip()
     if (at := text.find(words)) >= 0:
         return at, at + len(words)
     if any(word not in text.lower() for word in marks(words)):
         return None  # and so no pattern has to be made
-    match = _as_sent(words).search(text) if len(words) <= _LONGEST else None
+    match = _as_sent(words, by_line).search(text) if len(words) <= _LONGEST else None
     return match.span() if match else None
 
 
 @lru_cache(maxsize=4096)
-def _as_sent(words: str) -> re.Pattern[str]:
+def _as_sent(words: str, by_line: bool) -> re.Pattern[str]:
     """Finds an utterance whose blanks, quotes and e-mail addresses may have been changed on the way."""
     forms = dict.fromkeys((words, json.dumps(words)[1:-1], json.dumps(words, ensure_ascii=False)[1:-1]))
-    return re.compile("|".join(r"[^\n]{1,60}?".join(map(_loosely, EMAIL.split(form))) for form in forms))
+    return re.compile("|".join(_loosely(form, by_line) for form in forms))
 
 
-def _loosely(piece: str) -> str:
-    return r"\s+".join(map(re.escape, re.split(r"\s+", piece)))
+def _loosely(form: str, by_line: bool) -> str:
+    blank = {True: r"\s*\n\s*", False: r"\s+"}
+    pieces = (
+        "".join(
+            blank[by_line and "\n" in part] if part.isspace() else re.escape(part) for part in re.split(r"(\s+)", piece)
+        )
+        for piece in EMAIL.split(form)
+    )
+    return r"[^\n]{1,60}?".join(pieces)
 
 
 def listed(messages: Sequence[Message]) -> str:

@@ -29,6 +29,8 @@ class Opened(Event, frozen=True, kw_only=True, tag=True):
     identity: tuple[str, ...] = ("user",)
     declares: dict[str, Any] = {}
     options: dict[str, Any] = {}
+    payloads: bool = False
+    """The environment lets payloads leave the process (``MEMTRACE_TRACE_PAYLOADS=1``)."""
 
 
 class Closed(Event, frozen=True, kw_only=True, tag=True):
@@ -172,6 +174,65 @@ class Exported(Event, frozen=True, kw_only=True, tag=True):
     body: str
 
 
+class Printed(Event, frozen=True, kw_only=True, tag=True):
+    """What a process logged (from INFO up), warned of, and wrote to standard error, up to the end of the script."""
+
+    text: str
+
+
+class Curated(Event, frozen=True, kw_only=True, tag=True):
+    """A curator did something with a fact of the plane: ``approve``, ``propose``, ``reject`` or ``retire`` it."""
+
+    op: str
+    agent: str
+    text: str
+    record: str
+
+
+class PlaneFaulty(Event, frozen=True, kw_only=True, tag=True):
+    """From now on the plane fails in this way, or again in none (``""``). ``clock`` is the script's, in seconds."""
+
+    fault: str
+    clock: float
+    details: dict[str, Any] = {}
+
+
+class PlaneAsked(Event, frozen=True, kw_only=True, tag=True):
+    """A request reached the plane; ``query`` and ``headers`` are decoded, and no key's value is among them.
+
+    ``fault`` is how the plane was failing; ``status`` what it answered, ``0`` where that was no whole answer.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: str
+    fault: str
+    status: int
+    clock: float
+
+
+class PlaneHolds(Event, frozen=True, kw_only=True, tag=True):
+    """What the plane serves at this moment, by agent."""
+
+    facts: dict[str, tuple[str, ...]]
+
+
+class StoreFaulty(Event, frozen=True, kw_only=True, tag=True):
+    """From now on the store fails in this way, or again in none (``""``)."""
+
+    fault: str
+
+
+class Timed(Event, frozen=True, kw_only=True, tag=True):
+    """How long a turn took, in seconds, and the longest that a control thread was kept from running meanwhile."""
+
+    turn: str
+    seconds: float
+    stalled: float
+
+
 class Scanned(Event, frozen=True, kw_only=True, tag=True):
     """The files of the script's directory were searched: canary -> names of the files that hold it."""
 
@@ -224,5 +285,6 @@ class Noted(Event, frozen=True, kw_only=True, tag=True):
 
 AnyEvent = (
     Opened | Closed | TurnStarted | TurnEnded | ModelCalled | ModelReplied | CalledBack | FactWritten | FactsRead
-    | SpanEnded | Exported | Scanned | ProcessStarted | ProcessEnded | Held | Expected | Noted
+    | SpanEnded | Exported | Printed | Scanned | Curated | PlaneFaulty
+    | PlaneAsked | PlaneHolds | StoreFaulty | Timed | ProcessStarted | ProcessEnded | Held | Expected | Noted
 )  # fmt: skip

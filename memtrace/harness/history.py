@@ -25,6 +25,7 @@ from memtrace.harness.events import (
     AnyEvent,
     CalledBack,
     Closed,
+    Curated,
     Expected,
     FactWritten,
     Held,
@@ -109,7 +110,8 @@ class Source:
     """Where a canary entered: who wrote it, for whom, when.
 
     ``way`` is turn, reply, tool, call (arguments the model wrote), fact, system or plane. ``shared`` names who else
-    sees it: everyone of the ``agent``, of the ``project``, or ``everyone``.
+    sees it: everyone of the ``agent``, of the ``project``, or ``everyone``; of a plane's fact everyone of its agent in
+    all projects (``plane``), or ``nobody``, as long as it is not approved.
     """
 
     at: int
@@ -291,6 +293,10 @@ class History:
             elif isinstance(event, FactWritten) and event.op in ("add", "update") and self._may_have_stored(event):
                 shared = {"agent": "agent", "project": "project", "workspace": "everyone"}.get(event.scope, "")
                 yield Source(event.at, Author.USER, event.caller, "fact", "", shared, event.record), event.text
+            elif isinstance(event, Curated) and event.op != "retire":
+                shared = "plane" if event.op == "approve" else "nobody"
+                caller = Caller(agent=event.agent)
+                yield Source(event.at, Author.SYSTEM, caller, "plane", "", shared, event.record), event.text
             elif isinstance(event, Opened):
                 system_words = str(event.options.get("system_prompt", ""))
                 yield Source(event.at, Author.SYSTEM, Caller(), "system", "", "everyone"), system_words
@@ -319,6 +325,9 @@ class History:
         same_project = not self.can("project") or source.caller.project == caller.project
         if source.shared == "project":
             return same_project
+        if source.shared in ("plane", "nobody"):
+            same_agent = not self.can("agents") or self.agent_of(source.caller) == self.agent_of(caller)
+            return source.shared == "plane" and same_agent
         if source.shared == "agent":
             return same_project and (not self.can("agents") or self.agent_of(source.caller) == self.agent_of(caller))
         return self.same(source.caller, caller)

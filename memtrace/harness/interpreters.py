@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from memtrace.errors import AdapterError
+from memtrace.harness.listening import outer_standard_error
 
 MOST: Final = 100
 """Bytes of a message to the nursery, or from it."""
@@ -148,6 +149,7 @@ def _program(module: str, *arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603  our own module, with this interpreter
         [sys.executable, "-m", f"memtrace.harness.{module}", *map(str, arguments)],
         stdin=subprocess.DEVNULL,
+        stderr=outer_standard_error(),
         pass_fds=[argument for argument in arguments if isinstance(argument, int)],
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -246,7 +246,17 @@ def _recalled(history: History, leak: Leak) -> bool:
     return all(m.author is Author.SYSTEM for m in leak.call.prompt.messages if leak.canary in m.text.lower())
 
 
+def _not_approved(_history: History, leak: Leak) -> bool:
+    return leak.source is not None and leak.source.shared == "nobody"
+
+
+def _other_agents_plane(_history: History, leak: Leak) -> bool:
+    return leak.source is not None and leak.source.shared == "plane"
+
+
 _BLAME: Final[tuple[tuple[str, Condition], ...]] = (
+    ("plane.retired-is-gone", _not_approved),
+    ("plane.agents-apart", _other_agents_plane),
     ("turns.resume-belongs-to-its-caller", _resumed_by_another),
     ("processes.window-round-trip", _loaded),
     ("turns.abandoned-leaves-no-context", _after_abandoned),

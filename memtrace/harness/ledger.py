@@ -82,16 +82,25 @@ class Ledger:
             for (rule, store), entries in sorted(by_rule.items(), key=lambda kv: (order[kv[0][0]], kv[0][1]))
         ]
 
+    def stores(self) -> list[str]:
+        """The stores that scripts ran on."""
+        return sorted({entry.store for entry in self.entries if entry.store})
+
     def counts(self) -> Counter[Verdict]:
-        """How many rules got each verdict."""
-        return Counter(row.verdict for row in self.rows())
+        """How many rules got each verdict: a rule counts once, by its worst on any store that it was exercised on."""
+        by_rule: dict[str, list[Row]] = defaultdict(list)
+        for row in self.rows():
+            by_rule[row.rule].append(row)
+        decisive = (worst(row.entry.finding for row in rows) for rows in by_rule.values())
+        return Counter(finding.verdict for finding in decisive if finding is not None)
 
     def stale(self) -> list[str]:
         """Excuses for rules that hold: each is an error, so that excuses do not outlive what they excuse."""
+        needed = {row.rule for row in self.rows() if row.verdict in (Verdict.ALLOWED, Verdict.KNOWN)}
         return [
             f"{row.rule} is excused ({row.entry.excuse}) but holds: remove the excuse"
             for row in self.rows()
-            if row.verdict is Verdict.HELD and row.entry.excuse
+            if row.verdict is Verdict.HELD and row.entry.excuse and row.rule not in needed
         ]
 
     def summary(self) -> str:
@@ -105,7 +114,9 @@ class Ledger:
             Verdict.INCONCLUSIVE,
             Verdict.VIOLATED,
         )
-        return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in order)
+        stores = self.stores()
+        over = f" (each rule at its worst of {', '.join(stores)})" if len(stores) > 1 else ""
+        return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in order) + over
 
     def exit_status(self, *, others_failed: bool = False) -> int:
         """0; 1 violated, an excuse that is not needed, or another test failed; 5 nothing exercised; 7 undecided."""

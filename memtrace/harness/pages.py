@@ -23,6 +23,8 @@ BOUNDARIES: Final[Mapping[str, str]] = MappingProxyType(
         "users": "whose memory it is",
         "authors": "who said it",
         "processes": "what a restart keeps, and what a deletion leaves",
+        "backends": "whether every store gives the same answers, and what a turn gets while one fails",
+        "plane": "what curated facts reach, and what a turn gets while they cannot be read",
         "export": "whether the recorded spans tell what happened, and what of it leaves the process",
     }
 )

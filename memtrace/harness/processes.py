@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from memtrace.errors import AdapterError
-from memtrace.harness.events import ProcessEnded, ProcessStarted, SpanEnded
+from memtrace.harness.events import Printed, ProcessEnded, ProcessStarted, SpanEnded
 from memtrace.harness.host import Args, Performed, StreamPlan, result_of
 from memtrace.harness.interpreters import Interpreter, Interpreters
+from memtrace.harness.listening import ElsewhereErrors
 from memtrace.harness.packing import pack, unpack
 from memtrace.harness.recorder import Recorder
 from memtrace.harness.stage import Actor
@@ -49,6 +50,7 @@ def spawn(stage: Stage, interpreters: Interpreters) -> OtherProcess:
         "model_url": stage.model_url,
         "store_url": environment.store_url,
         "plane_url": environment.plane_url,
+        "plane_key": environment.plane_key,
         "dir": str(stage.directory),
         "agent": stage.agent,
         "options": dict(environment.options),
@@ -99,10 +101,11 @@ class RemoteHost:
         self._lock = threading.Lock()
         self._counting = _UNCOUNTED
         self._said_goodbye = False
+        self._errors = ElsewhereErrors()
         recorder.add(ProcessStarted, process=self.name, pid=interpreter.pid)
         self._listener = threading.Thread(target=self._listen, daemon=True, name=f"{self.name} events")
         self._listener.start()
-        if error := result_of(self._command("open", plan=plan), _START_SECONDS).error:
+        if error := result_of(self._command("open", plan={**plan, "stderr": self._errors.path}), _START_SECONDS).error:
             self.kill()
             raise AdapterError(f"a second process could not open the system: {error}")
 
@@ -166,6 +169,7 @@ class RemoteHost:
         self._interpreter.gone()
         how = "exit" if self._said_goodbye else "kill"
         self._forked_ended(how)
+        self._recorder.add(Printed, process=self.name, text=self._errors.read())
         self._recorder.add(ProcessEnded, process=self.name, how=how)
         self._give_up()
 

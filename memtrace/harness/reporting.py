@@ -78,10 +78,20 @@ def table(ledger: Ledger) -> list[str]:
     width = max((len(row.rule) for row in rows), default=0)
     lines = [f"memtrace: {ledger.system} {ledger.version}".rstrip()]
     lines += [f"  {ledger.note}"] if ledger.note else []
-    for row in rows:
-        lines.append(f"{row.verdict.value.upper():<14}{row.rule:<{width}}  {_scripts(row)}")
+    for row, stores in _told_once(rows):
+        on = f"  [{', '.join(stores)}]" if len(ledger.stores()) > 1 and any(stores) else ""
+        lines.append(f"{row.verdict.value.upper():<14}{row.rule:<{width}}  {_scripts(row)}{on}")
         lines += [f"              {line}" for line in _why(row)]
-    return [*lines, *ledger.stale()]
+    return [*lines, *dict.fromkeys(ledger.stale())]
+
+
+def _told_once(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
+    """Rows, with the stores of which the same is to be said."""
+    told: dict[tuple[str, ...], tuple[Row, list[str]]] = {}
+    for row in rows:
+        key = (row.rule, row.verdict.value, _scripts(row), *_why(row))
+        told.setdefault(key, (row, []))[1].append(row.store)
+    return list(told.values())
 
 
 def _scripts(row: Row) -> str:
@@ -106,9 +116,10 @@ def markdown(ledger: Ledger) -> str:
     lines = [f"## memtrace: {ledger.system} {ledger.version}".rstrip(), "", ledger.summary(), ""]
     rows = [row for row in ledger.rows() if row.verdict is not Verdict.HELD]
     if rows:
-        lines += ["| verdict | rule | scripts | reason |", "|---|---|---|---|"]
+        lines += ["| verdict | rule | store | scripts | reason |", "|---|---|---|---|---|"]
         lines += [
-            f"| {row.verdict.value} | `{row.rule}` | {row.exercised}/{row.scripts} | {_cell(row.entry.finding)} |"
+            f"| {row.verdict.value} | `{row.rule}` | {row.store} | {row.exercised}/{row.scripts} |"
+            f" {_cell(row.entry.finding)} |"
             for row in rows
         ]
     return "\n".join(lines) + "\n"

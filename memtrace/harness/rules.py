@@ -134,13 +134,31 @@ _TABLE = (
     Rule("processes.fork-safe", Kind.SCENARIO, "a system opened before fork works in parent and child", ("shared",), "B"),
     Rule("processes.two-writers", Kind.SCENARIO, "two processes writing at once lose nothing, or one fails loudly", ("shared",), "R"),
 
+    Rule("backends.lifecycle", Kind.EXPECTATION, "add, update, retrieve, forget and isolation work on each backend", ("facts", "turns"), "B"),
+    Rule("backends.same-answers", Kind.COMPARISON, "the same calls give the same answers on each backend: limits None/0/1/n, NUL, 1 MB, every Unicode plane, odd ids", ("facts", "list"), "R"),
+    Rule("backends.newest-means-newest", Kind.INVARIANT, "the newest n are the newest n, newest first, with a defined order for ties", ("list",), "BR"),
+    Rule("backends.outage-is-bounded", Kind.SCENARIO, "with the store refused, black-holed, slow, locked or damaged, a turn ends within twice the declared deadline, so do the turns beside it, and what was known is still served", ("facts",), "R", declared=True),
+    Rule("backends.outage-is-visible", Kind.INVARIANT, "where an outage kept a turn from stored facts, the turn fails or a span of its read says so: an outage never looks like an empty memory", ("facts", "memory-spans"), "R"),
+
     Rule("export.no-payload-leaves", Kind.INVARIANT, "with payloads off no canary is in the exported bytes: any attribute, event, exception, status, link, name, resource, log or metric; plain, escaped, base64, hex, split or cut", (), "HR"),
+    Rule("export.no-payload-in-logs", Kind.INVARIANT, "with payloads off no canary is in a log record from INFO up, in a warning, or on standard error, of any process that runs the system", (), "R"),
     Rule("export.no-id-in-clear", Kind.INVARIANT, "no user, session or record id leaves in clear", (), "HR"),
     Rule("export.local-is-complete", Kind.INVARIANT, "what stays on this machine keeps reads, snippets, prompt and user id", (), "H"),
     Rule("export.safe-under-a-foreign-exporter", Kind.SCENARIO, "an app with an exporter of its own gets no content and no raw id on memtrace's spans", (), "R"),
     Rule("export.span-equals-wire", Kind.INVARIANT, "the recorded prompt is what was sent", (), "BR"),
     Rule("export.every-call-has-one-span", Kind.INVARIANT, "one ended span per model call and per memory operation, whichever way it ended", (), "R"),
     Rule("export.one-trace-per-turn", Kind.INVARIANT, "a turn's spans are one tree over threads, tasks, generators and forks, streamed or not", (), "R"),
+
+    Rule("plane.facts-reach-everyone", Kind.INVARIANT, "each approved fact is in every caller's prompt, once, even if it is served twice", ("plane", "turns"), "B"),
+    Rule("plane.read-only", Kind.INVARIANT, "facts are only ever asked for with GET, and the plane holds the same ones after a run as before", ("plane",), "B"),
+    Rule("plane.question-stays-home", Kind.INVARIANT, "with payloads off the user's question is not sent to the plane at all; with payloads on it is redacted first, and is in a URL only where the plane's protocol requires it, and never in a log", ("plane", "turns"), "HBR"),
+    Rule("plane.outage-serves-last", Kind.SCENARIO, "while the plane is unreachable, answers 5xx, 429, 401, 403, 404 or a redirect, or with what is malformed, empty, too large or drips, the turn goes on with the facts that were last read, also for a user not seen before", ("plane", "turns"), "BR"),
+    Rule("plane.one-warning", Kind.SCENARIO, "one warning an outage, and one retry a declared interval (reference 30 s, or what Retry-After says)", ("plane", "advance"), "B", declared=True),
+    Rule("plane.turn-is-bounded", Kind.SCENARIO, "whatever the plane does, a turn ends within twice the declared total timeout, and so do the turns beside it", ("plane", "turns"), "R", declared=True),
+    Rule("plane.recovers", Kind.EXPECTATION, "after the outage the new facts are served", ("plane", "turns"), "B"),
+    Rule("plane.retired-is-gone", Kind.INVARIANT, "a fact that was retired or never approved is in no later prompt", ("plane", "turns"), "B"),
+    Rule("plane.agents-apart", Kind.INVARIANT, "one agent's curated facts reach no other agent", ("plane", "agents"), "R"),
+    Rule("plane.staleness-is-visible", Kind.SCENARIO, "the read's span says whether curated facts are fresh, stale (and how old) or missing, and where the system offers it the prompt says that they are missing", ("plane", "turns", "own-spans"), "B"),
 )
 # fmt: on
 
@@ -180,8 +198,9 @@ def matching(glob: str) -> list[Rule]:
 def rule(*ids: str, needs: Iterable[str] = (), options: Mapping[str, Any] | None = None) -> Callable[[_Test], _Test]:
     """Mark a boundary test as a script of these rules.
 
-    ``needs`` are capabilities this script wants beyond the rules' own; ``options`` go to the system's environment.
+    ``needs`` are capabilities this script wants beyond the rules' own; ``options`` go to the system's environment. A
+    script that needs ``plane`` gets one.
     """
-    for rule_id in ids:
-        find_rule(rule_id)
-    return pytest.mark.rule(*ids, needs=tuple(needs), options=dict(options or {}))
+    wanted = {need for rule_id in ids for need in find_rule(rule_id).needs} | set(needs)
+    plane = {"plane": True} if "plane" in wanted else {}
+    return pytest.mark.rule(*ids, needs=tuple(needs), options={**plane, **(options or {})})

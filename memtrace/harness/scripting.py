@@ -14,7 +14,7 @@ import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from memtrace.harness import embedding
 from memtrace.harness.attribution import TURN, current_span
@@ -60,6 +60,10 @@ def fails(status: int = 500) -> Step:
 _CALL_NUMBERS = itertools.count(1)
 
 
+_LONGEST: Final = 100_000
+"""Characters of an utterance that is looked for in prompts."""
+
+
 class ScriptedModel:
     """One script's model: implements `model_server.Script`, and the in-process callables of an `Environment`."""
 
@@ -92,7 +96,7 @@ class ScriptedModel:
     def heard(self, *texts: str) -> None:
         """Utterances that a greedy memory model keeps when it is shown them."""
         for text in texts:
-            if text.strip() and text not in self._utterances:
+            if text.strip() and len(text) <= _LONGEST and text not in self._utterances:
                 self._utterances[text] = _pattern(text)
 
     def extract_next(self, *keeps: Extract | Step) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import os
-import re
 import secrets
 import shlex
 import string
@@ -24,11 +23,13 @@ from memtrace.harness.host import NeverEnded
 from memtrace.harness.interpreters import Interpreters
 from memtrace.harness.judging import excuse, judge
 from memtrace.harness.ledger import Entry
+from memtrace.harness.listening import listening
 from memtrace.harness.model_server import ModelServer
 from memtrace.harness.rules import find_rule, unmet
-from memtrace.harness.stage import NotExercised, Stage, TurnResult
+from memtrace.harness.stage import PLANE, NotExercised, Stage, TurnResult
 from memtrace.harness.store_system import NOTE, StoreSystem
 from memtrace.harness.system import Factory, load_factory
+from memtrace.harness.tested_store import SQLITE, TestedStore
 from memtrace.harness.upstream import Upstream
 from memtrace.identity import id_key
 from memtrace.model import Evidence, Finding, Verdict
@@ -37,8 +38,6 @@ NO_MEMORY: Final = """no memory was named. Name one, in one of these ways:
   --memory reference                      memtrace's own reference memory
   --memory your_package.your_module:make  a factory of yours (memtrace init writes a first one)
   memtrace_memory = your_package.your_module:make   in the pytest section of your ini file"""
-
-_PASSWORD: Final = re.compile(r"(://[^/@:]*:)[^@]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,10 @@ class Suite:
     memory: str
     factory: Factory
     run: str
-    store_url: str = ""
+    store: TestedStore = field(default_factory=TestedStore)
     destructive: bool = False
     known: Mapping[str, str] = field(default_factory=dict)
+    stores: str = ""
     allowed: dict[str, str] = field(default_factory=dict)
     upstream: Upstream | None = None
     claims: frozenset[str] = frozenset()
@@ -75,6 +75,7 @@ class Suite:
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
+        self._stack.enter_context(self.store)
         self._stack.enter_context(self._server)
         self._stack.enter_context(self._interpreters)
         self._stack.enter_context(_id_key())
@@ -86,11 +87,18 @@ class Suite:
     @contextmanager
     def stage(self, name: str, options: Mapping[str, Any] | None = None) -> Iterator[Stage]:
         """A stage for one script, in a directory that is gone afterwards."""
-        with tempfile.TemporaryDirectory(prefix="memtrace-", ignore_cleanup_errors=True) as directory:
+        options = dict(options or {})
+        if self.claims and "plane" not in self.claims:
+            options.pop(PLANE, None)  # nobody would ask it
+        with (
+            tempfile.TemporaryDirectory(prefix="memtrace-", ignore_cleanup_errors=True) as directory,
+            self.store.place(Path(directory)) as store_url,
+        ):
             stage = Stage(
                 self.factory, self._server, Path(directory), run=self.run, seed=zlib.crc32(name.encode()),
-                store_url=self.store_url, options=options, factory_name=KNOWN.get(self.memory, self.memory),
-                disposable=self.destructive or not self.store_url, upstream=self.upstream,
+                store_url=store_url, fresh=self.store.fresh, options=options,
+                factory_name=KNOWN.get(self.memory, self.memory),
+                disposable=self.destructive or self.store.fresh, upstream=self.upstream,
                 interpreters=self._interpreters,
             )  # fmt: skip
             try:
@@ -130,6 +138,15 @@ class Suite:
 
     def play(self, stage: Stage, script: Script, run: Callable[[], object], *, full: bool = False) -> list[Entry]:
         """Play one script and judge its history: what it says of each rule it bears on, its own rules first."""
+        with listening(stage.recorder):
+            unplayed, crash = self._played(stage, script, run)
+        self.hanging = self.hanging or isinstance(crash, NeverEnded)
+        if crash is not None and not script.rules:
+            raise crash
+        return contextvars.copy_context().run(self._entries, stage.history(), script, unplayed, crash, full)
+
+    def _played(self, stage: Stage, script: Script, run: Callable[[], object]) -> tuple[str, Exception | None]:
+        """Run a script to its end; why it was not played, and what broke it off."""
         unplayed, crash = "", None
         try:
             missing = unmet([*script.needs, *(n for rule in script.rules for n in find_rule(rule).needs)], stage.claims)
@@ -145,10 +162,7 @@ class Suite:
             stage.close()
         except AdapterError as error:
             unplayed, crash = "", crash or error
-        self.hanging = self.hanging or isinstance(crash, NeverEnded)
-        if crash is not None and not script.rules:
-            raise crash
-        return contextvars.copy_context().run(self._entries, stage.history(), script, unplayed, crash, full)
+        return unplayed, crash
 
     def _entries(
         self,
@@ -169,7 +183,7 @@ class Suite:
                     rule, Verdict.INCONCLUSIVE, f"the script broke off: {type(crash).__name__}: {crash}", _trace(crash)
                 )
             found[rule] = finding
-        digest, store = history.digest(), _kind(history, self.store_url)
+        digest, store = history.digest(), self._store_of(history)
         bearing = [f for f in found.values() if f.rule in script.rules or f.verdict is not Verdict.NOT_EXERCISED]
         order = sorted(bearing, key=lambda finding: finding.rule not in script.rules)
         excuses = {**self.known, **self.allowed}
@@ -189,19 +203,36 @@ class Suite:
     def rerun(self, module: str, test: str) -> str:
         """The command that plays one script again, without the password of the store's URL."""
         words = ["pytest", "--pyargs", f"{module}::{test}", "--memory", self.memory]
-        words += ["--store", _PASSWORD.sub(r"\1***@", self.store_url)] if self.store_url else []
-        return shlex.join([*words, "--destructive"] if self.destructive else words)
+        return shlex.join([*words, *self.store_words()])
+
+    def store_words(self) -> list[str]:
+        """The words of a command line that name all stores of the session, without passwords."""
+        words = ["--store", self.stores] if self.stores else []
+        return [*words, "--destructive"] if self.destructive else words
+
+    def _store_of(self, history: History) -> str:
+        """The store a script ran on, as the ledger names it."""
+        return self.store.name or (SQLITE if history.opened else "")
+
+    def unplayed(self, script: Script) -> list[Entry]:
+        """What a script that its store's absence left unplayed says of its own rules."""
+        findings = (Finding(rule, Verdict.NOT_EXERCISED, self.store.missing) for rule in script.rules)
+        return [Entry(f, test=script.test, rerun=script.rerun, store=self.store.name) for f in findings]
 
 
 def make_suite(
-    memory: str, *, store_url: str = "", destructive: bool = False, known: Mapping[str, str] | None = None,
-    upstream: Upstream | None = None,
+    memory: str, *, store: TestedStore | None = None, stores: str = "", destructive: bool = False,
+    known: Mapping[str, str] | None = None, upstream: Upstream | None = None,
 ) -> Suite:  # fmt: skip
-    """A suite for a system by its name or path; `UsageError` where there is none."""
+    """A suite for a system by its name or path; `UsageError` where there is none.
+
+    ``store`` is what its scripts run on; ``stores`` all that the session's do, as a command line names them.
+    """
     if not memory:
         raise UsageError(NO_MEMORY)
     run = "".join(secrets.choice(string.ascii_lowercase) for _ in range(4))
-    return Suite(memory, load_factory(memory, KNOWN), run, store_url, destructive, known or {}, upstream=upstream)
+    factory, on = load_factory(memory, KNOWN), store or TestedStore()
+    return Suite(memory, factory, run, on, destructive, known or {}, stores or on.word, upstream=upstream)
 
 
 @contextmanager
@@ -223,11 +254,6 @@ def _demand_contract(turn: TurnResult) -> None:
     """What an adapter returned that is no reply would else count as turns that failed, and be judged as such."""
     if turn.error.startswith(f"{AdapterError.__name__}: "):
         raise AdapterError(turn.error.partition(": ")[2])
-
-
-def _kind(history: History, store_url: str) -> str:
-    """The store a script ran on, as the ledger names it: the URL's scheme."""
-    return store_url.partition(":")[0] or "sqlite" if history.opened else ""
 
 
 def _trace(error: Exception) -> tuple[Evidence, ...]:

@@ -57,6 +57,7 @@ class Environment:
         clock: seconds since the epoch; moved by ``advance``.
         store_url: ``sqlite:///PATH``, ``postgresql://…`` or ``redis://…``.
         plane_url: base URL of a plane of curated facts, or ``""``.
+        plane_key: the API key that it is read with.
         span_processor: add it to the tracer provider that the system's spans go to.
         dir: a directory of this script's own, the same for every process of the script.
         agent: the agent's id and name.
@@ -75,6 +76,7 @@ class Environment:
     dir: Path
     span_processor: SpanProcessor = field(repr=False)
     plane_url: str = ""
+    plane_key: str = field(default="", repr=False)
     agent: str = "agent"
     answer_model: str = ANSWER_MODEL
     memory_model: str = MEMORY_MODEL
@@ -101,6 +103,9 @@ OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "limit": "model calls a turn may make (int; default 3)",
         "project": "the project this process serves, where a system is opened for one (str)",
         "foreign_exporter": "the span processor stands for an application's own exporter: record no content (bool)",
+        "store_timeout": "seconds that a turn may wait for the store (float; default: the system's own)",
+        "plane_timeout": "seconds that a read of the plane may take (float; default: the system's own)",
+        "missing_plane": "what happens while curated facts could never be read: nothing, say or raise (str)",
         "tracing": "record spans at all (bool; default true)",
     }
 )
@@ -113,6 +118,11 @@ DECLARATIONS: Final[Mapping[str, str]] = MappingProxyType(
         "max_users": "windows kept (int)",
         "per_message": "facts learned from one message at most (int)",
         "confidence": "what a learned fact is filed with (float)",
+        "deadline": "seconds in which a turn ends while the store fails, the model's time not counted (float)",
+        "plane_timeout": "seconds that a read of the plane may take in all (float)",
+        "plane_retry": "seconds that a plane which failed is left alone, unless it asks for others (float)",
+        "plane_question_in_url": "the plane's protocol wants the user's question in the URL (bool)",
+        "missing_plane_says": "what the prompt says while curated facts are missing, with options['missing_plane'] (str)",
         "prompt_order": "the kinds of what a prompt holds, in order (list), of system, agent-facts, plane-facts, "
         "user-facts, summary, recall, window, history, input",
     }

@@ -17,6 +17,7 @@ from memtrace.reference.middleware import Middleware, RedactEmails
 from memtrace.reference.models import ChatModel, Completion, Model, ModelError, ToolSpec
 from memtrace.reference.offline import LEAST_USERS, Mined
 from memtrace.reference.outcomes import IterationLimit, RunResult, outcome_of
+from memtrace.reference.plane_block import CuratedFactsMissing
 from memtrace.reference.recall import Hit, Namespace, ProcessRecall, RecallIndex, SqliteRecall
 from memtrace.reference.team import Supervisor, Swarm, Worker
 from memtrace.reference.tools import MEMORY_TOOLS, Tool, text_parameter
@@ -34,6 +35,7 @@ __all__ = [
     "ChatModel",
     "Checkpoints",
     "Completion",
+    "CuratedFactsMissing",
     "Embedder",
     "Erased",
     "Guardrail",

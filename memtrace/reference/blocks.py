@@ -14,6 +14,7 @@ from typing import Protocol
 
 from memtrace.errors import StoreError
 from memtrace.model import Author, Level, Message, Record, Scope
+from memtrace.plane import Curated
 from memtrace.reference.recall import Hit, Recall
 from memtrace.reference.text import folded, quoted, unseen
 from memtrace.reference.window import Conversation, Key
@@ -29,6 +30,8 @@ class Reading:
     key: Key | None = None
     conversation: Conversation | None = None
     shown: set[str] = field(default_factory=set)
+    store: FactStore | None = None
+    """The store as this turn may use it; ``None``: as the block knows it."""
 
     @property
     def scope(self) -> Scope:
@@ -40,7 +43,9 @@ class Reading:
 class Rendered:
     """What a block puts into the prompt, and of what: ``text`` is ``""`` where it has nothing to say.
 
-    ``failure`` is what kept the block from reading, where it could still say what it knew before.
+    ``failure`` is what kept the block from reading, where it could still say what it knew before, and ``known`` whether
+    it knew anything. ``curated`` says how fresh a plane's facts are; ``refusal`` is why the turn must not go on with
+    what there is.
     """
 
     text: str = ""
@@ -48,6 +53,9 @@ class Rendered:
     scores: Sequence[float] = ()
     deduped: int = 0
     failure: Exception | None = None
+    known: bool = True
+    curated: Curated | None = None
+    refusal: Exception | None = None
 
     @property
     def messages(self) -> list[Message]:
@@ -102,24 +110,26 @@ class FactsBlock:
     def render(self, reading: Reading) -> Rendered:
         """The facts under their heading, each once in a prompt."""
         scope = self._scope(reading)
-        records, failure = self._records(scope)
+        known, failure = self._records(scope, reading.store or self._store)
+        records = known or []
         fresh = unseen(records, reading.shown)
         lines = [f"- {quoted(record.text)}" for record in fresh]
         text = "\n".join([self._heading, *lines]) if lines else ""
-        return Rendered(text, fresh, deduped=len(records) - len(fresh), failure=failure)
+        return Rendered(text, fresh, deduped=len(records) - len(fresh), failure=failure, known=known is not None)
 
     def drop(self, scope: Scope) -> None:
         """Forget what was last read of a scope."""
         with self._lock:
             self._known.pop(scope, None)
 
-    def _records(self, scope: Scope) -> tuple[list[Record], StoreError | None]:
+    def _records(self, scope: Scope, store: FactStore) -> tuple[list[Record] | None, StoreError | None]:
+        """The facts, ``None`` where none were ever read, and what kept them from being read now."""
         try:
-            by_hand = self._store.newest(scope, self._limit, source="")
-            others = [record for record in self._store.newest(scope, self._limit) if record.source]
+            by_hand = store.newest(scope, self._limit, source="")
+            others = [record for record in store.newest(scope, self._limit) if record.source]
         except StoreError as error:
             with self._lock:
-                return self._known.get(scope, []), error
+                return self._known.get(scope), error
         records = (by_hand + others)[: self._limit]
         with self._lock:
             self._known[scope] = records

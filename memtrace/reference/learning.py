@@ -110,23 +110,27 @@ class Learned:
         self._clock = clock
 
     def keep(
-        self, facts: Sequence[str], scope: Scope, writer: Writer, *, withdrawn: Callable[[], bool]
-    ) -> list[Record]:
+        self, facts: Sequence[str], scope: Scope, writer: Writer, *, withdrawn: Callable[[], bool],
+        store: FactStore | None = None,
+    ) -> list[Record]:  # fmt: skip
         """Store facts; the records that were added. Nothing where ``withdrawn``, before or after, says so.
+
+        ``store`` is the store as a turn may use it.
 
         Raises:
             StoreError: the store failed; what was stored before stays.
         """
         if not facts or withdrawn():
             return []
-        known = {record.id for record in self._store.newest(scope, None)}
-        stored = [self._store.add(self._record(fact, scope, writer)) for fact in facts]
+        store = store or self._store
+        known = {record.id for record in store.newest(scope, None)}
+        stored = [store.add(self._record(fact, scope, writer)) for fact in facts]
         added = [record for record in stored if record.id not in known]
         if withdrawn():
             for record in added:
-                self._store.delete(scope, record.id)
+                store.delete(scope, record.id)
             return []
-        self._store.prune(scope, LEARNED, self._cap)
+        store.prune(scope, LEARNED, self._cap)
         return added
 
     def _record(self, fact: str, scope: Scope, writer: Writer) -> Record:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.model import Level, Record, Scope
+from memtrace.plane import PlaneFacts
 from memtrace.reference.blocks import FactsBlock, RecallBlock, SummaryBlock
 from memtrace.reference.embedding import Embedder, HashEmbedder
 from memtrace.reference.erasing import Erased, Kept
@@ -19,6 +20,8 @@ from memtrace.reference.marks import Guard, Marks, Seen
 from memtrace.reference.memory_turn import MemoryTurn, Owner, Parts
 from memtrace.reference.models import Model
 from memtrace.reference.offline import Mined, OfflineLearning, task
+from memtrace.reference.outage import RETRY_SECONDS, Outages
+from memtrace.reference.plane_block import OnMissing, plane_block
 from memtrace.reference.recall import ProcessRecall, Recall, RecallIndex
 from memtrace.reference.resolver import Resolver, resolve
 from memtrace.reference.search import FactSearch
@@ -56,6 +59,13 @@ class Memory:
         max_facts: facts of each scope in a prompt.
         max_users: users whose windows are kept; the least recently active go first, and keep their facts.
         turn_log: keeps what users say for `learn_offline`.
+        plane: where facts that people curated are read from; without it the one that `memtrace.plane.configured` names.
+        plane_agent_id: whose curated facts are read; by default, where a plane is given, ``agent_id``'s.
+        on_missing_plane: what happens while curated facts could never be read: ``"nothing"``; ``"say"``, and the prompt
+            says that they are missing; ``"raise"``, and a turn ends with `CuratedFactsMissing`, for a person to answer.
+        store_timeout: seconds that a turn waits for the store before it goes on with what was read before; a call that
+            is under way then ends with the store's own timeout, which is this one where ``location`` is no store.
+        store_retry: seconds that a store which failed is left alone by turns. What is persisted by hand is tried.
         clock: seconds since the epoch.
         tracing: where spans go.
 
@@ -83,6 +93,11 @@ class Memory:
         max_facts: int = 50,
         max_users: int = 10_000,
         turn_log: TurnLog | None = None,
+        plane: PlaneFacts | None = None,
+        plane_agent_id: str | None = None,
+        on_missing_plane: OnMissing = "nothing",
+        store_timeout: float = 5.0,
+        store_retry: float = RETRY_SECONDS,
         clock: Callable[[], float] = time.time,
         tracing: Tracing | None = None,
     ) -> None:
@@ -97,10 +112,17 @@ class Memory:
         _require_counts(
             max_learned_facts=max_learned_facts, max_facts_per_message=max_facts_per_message, max_facts=max_facts
         )
+        curated = plane_block(plane, plane_agent_id, agent_id, project=project_id, on_missing=on_missing_plane)
         self.agent_id = agent_id
         self.project_id = project_id
         self._owns_store = isinstance(location, str | os.PathLike)
-        self.store: FactStore = open_store(location) if isinstance(location, str | os.PathLike) else location
+        if not store_timeout > 0:
+            raise UsageError(f"store_timeout={store_timeout}: give seconds, more than none")
+        self.store: FactStore = (
+            open_store(location, timeout=store_timeout) if isinstance(location, str | os.PathLike) else location
+        )
+        self._outages = Outages(self.store, clock, store_timeout, store_retry)
+        self._clock = clock
         self._user_id = user_id
         self._session_id = session_id
         self._learn = learn
@@ -140,7 +162,7 @@ class Memory:
         self._parts = Parts(
             self._tracing,
             agent_id or "",
-            shared=agent_facts,
+            shared=(*agent_facts, *((curated,) if curated else ())),
             personal=(
                 user_facts,
                 *((SummaryBlock(),) if summarize else ()),
@@ -161,9 +183,9 @@ class Memory:
 
         ``outgoing`` is applied to every text that memory sends to a model or an embedder, never to what it keeps.
         """
-        caller = resolve(context, self._user_id, self._session_id)
-        owner = None if caller is None else self._owner(Key(self.project_id, caller.user, caller.session))
-        return MemoryTurn(self._parts, owner, outgoing)
+        caller, store = resolve(context, self._user_id, self._session_id), self._outages.turn()
+        owner = None if caller is None else self._owner(Key(self.project_id, caller.user, caller.session), store)
+        return MemoryTurn(self._parts, owner, outgoing, store)
 
     def for_user(self, user: str, session: str = "") -> UserMemory:
         """A user's conversation, to look at, save or load."""
@@ -281,17 +303,18 @@ class Memory:
         if self._owns_store:
             self.store.close()
 
-    def _owner(self, key: Key) -> Owner:
+    def _owner(self, key: Key, store: FactStore) -> Owner:
+        marks = Marks(store, self._clock)
         try:
-            seen = self._seen(key)
+            seen = self._seen(key, marks)
         except StoreError:  # the blocks that read the store show it
             seen = None
         self._windows.touch(key.owner)
-        return Owner(key, Guard(self._marks, key.scope, seen))
+        return Owner(key, Guard(marks, key.scope, seen))
 
-    def _seen(self, key: Key) -> Seen:
+    def _seen(self, key: Key, marks: Marks | None = None) -> Seen:
         """What was forgotten of a user so far; where another process erased them, this one forgets them too."""
-        seen = self._marks.seen(key.scope)
+        seen = (marks or self._marks).seen(key.scope)
         if self._windows.synchronize(key.owner, seen.erased):
             self._kept.erased_elsewhere(key)
         return seen

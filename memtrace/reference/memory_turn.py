@@ -12,11 +12,12 @@ from memtrace.reference.facts import Facts
 from memtrace.reference.learning import Extractor, Learned, Writer
 from memtrace.reference.marks import Guard
 from memtrace.reference.recall import Recall
-from memtrace.reference.report import report
+from memtrace.reference.report import report, show_curated
 from memtrace.reference.summary import Summary
 from memtrace.reference.text import folded
 from memtrace.reference.turnlog import PastTurn, TurnLog
 from memtrace.reference.window import Key, Turn, Windows
+from memtrace.stores.contract import FactStore
 from memtrace.tracing import BlockSpan, ReadSpan, Tracing, WriteSpan
 
 
@@ -57,8 +58,9 @@ class MemoryTurn:
     An unresolved caller (``requester`` is ``None``) reads the agent's facts, and nothing they say is kept.
     """
 
-    def __init__(self, parts: Parts, owner: Owner | None, outgoing: Callable[[str], str]) -> None:
+    def __init__(self, parts: Parts, owner: Owner | None, outgoing: Callable[[str], str], store: FactStore) -> None:
         self._parts = parts
+        self._store = store
         self._owner = owner
         self._outgoing = outgoing
         self._queue: dict[str, tuple[str, bool]] = {}
@@ -86,7 +88,7 @@ class MemoryTurn:
         owner, parts = self._owner, self._parts
         key = owner.key if owner else None
         conversation = parts.windows.get(key) if key else None
-        reading = Reading(query, self._outgoing, key, conversation)
+        reading = Reading(query, self._outgoing, key, conversation, store=self._store)
         with parts.tracing.read(query) as span:
             blocks = parts.shared + parts.personal if owner else parts.shared
             messages = [message for block in blocks for message in self._rendered(span, block, reading)]
@@ -144,6 +146,11 @@ class MemoryTurn:
             shown.rendered(rendered.items, scores=rendered.scores, deduped=rendered.deduped)
             if rendered.failure is not None:
                 report(shown, f"reading {block.name}", rendered.failure)
+                shown.freshness("stale" if rendered.known else "missing")
+            if rendered.curated is not None:
+                show_curated(shown, rendered.curated)
+            if rendered.refusal is not None:
+                raise rendered.refusal
             return rendered.messages
 
     def _step(self, span: WriteSpan, name: str, kind: str, step: Callable[[BlockSpan], None]) -> None:
@@ -173,7 +180,7 @@ class MemoryTurn:
 
     def _filed(self, owner: Owner, facts: Sequence[str], block: BlockSpan) -> list[Record]:
         writer = Writer(block.trace_id, block.span_id)
-        return self._parts.learned.keep(facts, owner.scope, writer, withdrawn=owner.guard.forgotten)
+        return self._parts.learned.keep(facts, owner.scope, writer, withdrawn=owner.guard.forgotten, store=self._store)
 
     def _index(self, owner: Owner, turn: Turn, recall: Recall, block: BlockSpan) -> None:
         if owner.guard.erased():

@@ -10,6 +10,7 @@ from memtrace.model import Message, Outcome
 from memtrace.reference.checkpoints import ResumeRefused
 from memtrace.reference.drivers import Cancelled
 from memtrace.reference.guardrails import Blocked
+from memtrace.reference.plane_block import CuratedFactsMissing
 
 
 class IterationLimit(MemtraceError):
@@ -44,7 +45,7 @@ def outcome_of(error: BaseException) -> Outcome:
             return Outcome.BLOCKED
         case IterationLimit():
             return Outcome.LIMIT
-        case ResumeRefused():
+        case ResumeRefused() | CuratedFactsMissing():
             return Outcome.REFUSED
         case _:
             return Outcome.FAILED

@@ -61,8 +61,10 @@ class FactStore(Protocol):
     def delete(self, scope: Scope, record_id: int | None = None) -> int:
         """Remove one record and all it superseded, or with ``None`` the whole scope; how many rows went.
 
-        What superseded it stays. Nothing of the text that went, nor of what was pruned before, stays in the store's
-        files (pages and journals too), except for as long as a reader still needs an older state of them.
+        What superseded it stays. From then on no read of any store on the same data shows what went. A store that keeps
+        files of its own leaves nothing of the text in them, nor of what was pruned before (pages and journals too),
+        except for as long as a reader still needs an older state of them. A store on a server says in its own words how
+        long that server may keep the bytes.
         """
 
     def prune(self, scope: Scope, source: str, keep: int) -> Sequence[Record]:

@@ -5,33 +5,82 @@ from __future__ import annotations
 import os
 import re
 from typing import Final
+from urllib.parse import unquote_plus
 
 from memtrace.errors import UsageError
 from memtrace.stores.contract import FactStore
 from memtrace.stores.sqlite import SqliteStore
 
-_FORMS: Final = "give a path, :memory:, sqlite:///relative.db or sqlite:////absolute.db"
+_FORMS: Final = (
+    "give a path, :memory:, sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database,"
+    " redis://host:6379/0, rediss://host:6379/0 or unix:///path/to/socket?db=0"
+)
 _SQLITE: Final = "sqlite:///"
-_SERVERS: Final = frozenset({"postgres", "postgresql", "redis", "rediss"})
+_POSTGRES: Final = frozenset({"postgres", "postgresql"})
+_REDIS: Final = frozenset({"redis", "rediss", "unix"})
+_HIDDEN: Final = "***"
+_SECRET_OPTION: Final = re.compile(r"(?<=[?&])([^?&=]*)=[^&]*")
 
 
-def open_store(location: str | os.PathLike[str]) -> FactStore:
-    """The store at a path or URL: ``memory.db``, ``:memory:``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``.
+def open_store(location: str | os.PathLike[str], *, timeout: float = 5.0) -> FactStore:
+    """The store at a path or URL, opened; ``timeout`` is how many seconds one call may wait for it.
 
-    What looks like another URL is refused, and not shown, for it may hold a password; ``./`` before it makes it a path.
+    ``memory.db``, ``:memory:``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
+    ``postgresql://user:password@host:5432/database``, ``redis://host:6379/0``, ``rediss://`` for TLS,
+    ``unix:///path/to/socket?db=0`` for Redis on a socket. What looks like another URL is refused, and not shown, for it
+    may hold a password; ``./`` before it makes it a path.
 
     Raises:
-        UsageError: the location is none of these.
+        UsageError: the location is none of these, or the driver is not installed.
         StoreError: the store cannot be opened.
     """
     place = os.fspath(location)
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", place)
-    return SqliteStore(_path_of(place, scheme[1].lower()) if scheme else place)
+    if scheme is None:
+        return SqliteStore(place, timeout=timeout)
+    kind = scheme[1].lower()
+    if kind in _POSTGRES | _REDIS:
+        return _on_server(place, kind, timeout)
+    return SqliteStore(_path_of(place, kind), timeout=timeout)
+
+
+def hide_password(url: str) -> str:
+    """The URL as a message may show it: without its password, wherever in the URL that stands.
+
+    A URL that is off is cut with care: all up to its last ``@`` counts as the user's name and password, so that no
+    unquoted ``/``, ``?`` or ``@`` in a password lets a part of it through.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        kind, colon, _ = url.partition(":")
+        return f"{kind}:{_HIDDEN}" if colon else url
+    safe = _SECRET_OPTION.sub(_without_secret, rest)
+    login, at, place = safe.rpartition("@")
+    if "@" in rest and not at:  # it went with an option, or the option's name stood in a password
+        login, at, place = safe, "", ""
+    name, colon, _ = login.partition(":")
+    return f"{scheme}://{name}{colon and colon + _HIDDEN}{at}{place}"
+
+
+def _without_secret(option: re.Match[str]) -> str:
+    name = unquote_plus(option[1]).lower()
+    return f"{option[1]}={_HIDDEN}" if "pass" in name or "secret" in name else option[0]
+
+
+def _on_server(url: str, kind: str, timeout: float) -> FactStore:
+    # Imported here: each needs a driver, which only those who use it have to install.
+    if "://" not in url:
+        raise UsageError(f"{kind}: is no URL, which has two slashes: {_FORMS}")
+    if kind in _POSTGRES:
+        from memtrace.stores.postgres import PostgresStore
+
+        return PostgresStore(url, timeout=timeout)
+    from memtrace.stores.redis import RedisStore
+
+    return RedisStore(url, timeout=timeout)
 
 
 def _path_of(url: str, scheme: str) -> str:
-    if scheme in _SERVERS:
-        raise UsageError(f"{scheme}:// is not supported yet: {_FORMS}")
     if scheme != "sqlite":
         raise UsageError(f"{scheme}: names no store that memtrace knows: {_FORMS}")
     path = url[len(_SQLITE) :]

@@ -131,6 +131,7 @@ class Explorer:
 
     def _play(self, script: RandomScript, name: str) -> Found:
         again = f"pytest --pyargs {self.module} --memory {shlex.quote(self.suite.memory)} --script {encode(script)}"
+        again = shlex.join([*shlex.split(again), *self.suite.store_words()])
         entries: list[Entry] = []
         with self.suite.stage(name or again) as stage:
             player = Player(stage, script)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from memtrace.harness.conversation import EMAIL, holds
-from memtrace.harness.events import FactsRead, FactWritten, Opened
+from memtrace.harness.events import Curated, FactsRead, FactWritten, Opened
 from memtrace.harness.findings import Judgement, accuse, check, held, shown, untested
 from memtrace.harness.history import Call, History, canaries_in, excerpt
 from memtrace.model import Author, Evidence
@@ -89,7 +89,7 @@ def text_stays_data(history: History) -> Judgement:
 def _lines_of_texts(history: History) -> Iterator[tuple[str, dict[str, str]]]:
     """For each planted word that stands behind a line break: its line, and the whole text."""
     texts = [turn.text for turn in history.turns.values()] + [call.reply for call in history.answers()]
-    texts += [event.text for event in history.of(FactWritten)]
+    texts += [event.text for event in history.of(FactWritten, Curated)]
     for text in texts:
         for line in text.splitlines()[1:]:
             for word in canaries_in(line):

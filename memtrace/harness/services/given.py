@@ -1,0 +1,61 @@
+"""Servers of the user's own, named by environment variables."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import import_module
+from typing import Any, Final
+
+from memtrace.errors import UsageError
+from memtrace.harness.services.server import NotHere, Server
+
+_SECONDS: Final = 5
+_PASSWORD: Final = re.compile(r"(://[^/@]*?:).*@")
+
+
+def given_postgres(_durable: bool) -> Server:
+    """The server that ``MEMTRACE_POSTGRES_URL`` names."""
+    url = _given("MEMTRACE_POSTGRES_URL")
+    psycopg = driver("psycopg", "postgres")
+    try:
+        psycopg.connect(url, connect_timeout=_SECONDS).close()
+    except psycopg.Error as error:
+        raise _unreachable("MEMTRACE_POSTGRES_URL", url, error) from None
+    return Server("postgres", url, "MEMTRACE_POSTGRES_URL", None)
+
+
+def given_redis(_durable: bool) -> Server:
+    """The server that ``MEMTRACE_REDIS_URL`` names."""
+    url = _given("MEMTRACE_REDIS_URL")
+    redis = driver("redis", "redis")
+    try:
+        with redis.Redis.from_url(url, socket_connect_timeout=_SECONDS, socket_timeout=_SECONDS) as client:
+            client.ping()
+    except (redis.RedisError, ValueError) as error:
+        raise _unreachable("MEMTRACE_REDIS_URL", url, error) from None
+    return Server("redis", url, "MEMTRACE_REDIS_URL", None)
+
+
+def _given(variable: str) -> str:
+    if url := os.environ.get(variable, ""):
+        return url
+    raise NotHere("it is not set")
+
+
+def driver(module: str, extra: str) -> Any:
+    """A driver, imported; one line that names the extra where it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise UsageError(f"this needs {module}, which is not here: pip install 'memtrace-otel[{extra}]'") from None
+
+
+def _unreachable(variable: str, url: str, error: Exception) -> UsageError:
+    shown, why = without_password(url), without_password(str(error).strip().replace("\n", "; "))
+    return UsageError(f"{variable}={shown} cannot be reached ({why}): start that server, or unset the variable")
+
+
+def without_password(text: str) -> str:
+    """A text that may hold a URL, without the URL's password."""
+    return _PASSWORD.sub(r"\1***@", text)

@@ -1,0 +1,1 @@
+"""What runs as a server: the plane of curated facts."""

@@ -1,0 +1,144 @@
+"""Where the plane's tables are: SQLite or Postgres, spoken to in the SQL that both understand."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from memtrace.errors import StoreError, UsageError
+
+Row = tuple[Any, ...]
+Values = Sequence[object]
+
+_POSTGRES: Final = ("postgresql://", "postgres://")
+
+
+class Run(Protocol):
+    """Runs one statement, with ``?`` for each value; its rows, if it has any."""
+
+    def __call__(self, statement: str, values: Values = ()) -> list[Row]:
+        """Run it."""
+
+
+class Database(Protocol):
+    """Rows, read one statement at a time and written in transactions; for any number of threads and processes."""
+
+    serial: str
+    """The type of a key that counts up."""
+    append_only: tuple[str, ...]
+    """Statements that make the table ``plane_audit`` refuse updates and deletes."""
+    local: bool
+    """A read takes microseconds and waits for nobody, so that an event loop may do it itself."""
+
+    def read(self, statement: str, values: Values = ()) -> list[Row]:
+        """The rows of one statement."""
+
+    def transaction(self) -> AbstractContextManager[Run]:
+        """A transaction that is on the disk once the block has ended, and did not happen if the block raised."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+def open_database(location: str, *, timeout: float = 5.0) -> Database:
+    """The database at a path or a ``postgresql://`` URL.
+
+    Raises:
+        UsageError: the location is neither, or the Postgres driver is not installed.
+        StoreError: it cannot be opened.
+    """
+    if location.startswith(_POSTGRES):
+        from memtrace.service.postgres import PostgresDatabase
+
+        return PostgresDatabase(location, timeout=timeout)
+    if "://" in location or not location or "\0" in location:
+        raise UsageError("--store: give the path of a file, such as plane.db, or postgresql://user@host/name")
+    return SqliteDatabase(location, timeout=timeout)
+
+
+class SqliteDatabase:
+    """One file. Readers never wait; a write waits for the writer before it, and for the disk.
+
+    Args:
+        path: the file, made where there is none, for its owner only.
+        timeout: seconds that a write waits for another process's.
+    """
+
+    serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
+    append_only: tuple[str, ...] = tuple(
+        f"CREATE TRIGGER plane_audit_no_{verb.lower()} BEFORE {verb} ON plane_audit"
+        " BEGIN SELECT RAISE(ABORT, 'the audit trail is only ever added to'); END"
+        for verb in ("UPDATE", "DELETE")
+    )
+    local = True
+
+    def __init__(self, path: str, *, timeout: float = 5.0) -> None:
+        self._path = str(Path(path).absolute())
+        self._timeout = timeout
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._writing = threading.Lock()
+        self._closed = False
+        with suppress(OSError):  # SQLite then says what is wrong with the path
+            Path(self._path).touch(mode=0o600, exist_ok=False)
+        self.read("SELECT 1")
+
+    def read(self, statement: str, values: Values = ()) -> list[Row]:
+        """See `Database.read`."""
+        with self._lend() as connection:
+            return connection.execute(statement, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Run]:
+        """See `Database.transaction`."""
+        with self._writing, self._lend() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield lambda statement, values=(): connection.execute(statement, values).fetchall()
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextmanager
+    def _lend(self) -> Iterator[sqlite3.Connection]:
+        try:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._connect()
+            try:
+                yield connection
+            finally:
+                self._take_back(connection)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._path} failed: {error}") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreError(f"{self._path} was closed")
+        connection = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            # Waits for the disk at every commit: what was acknowledged outlives the process, and the machine's power.
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _take_back(self, connection: sqlite3.Connection) -> None:
+        if self._closed or connection.in_transaction:
+            connection.close()
+        else:
+            self._idle.append(connection)

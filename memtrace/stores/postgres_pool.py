@@ -1,0 +1,174 @@
+"""Connections to a Postgres server that are kept open, each used by one thread at a time and by one process only.
+
+`psycopg_pool` is not used: it makes connections in threads of its own, which a forked child does not have, and tells of
+a connection that failed only once the patience is over, and not why. Here the thread that needs a connection makes it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Self, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.pq import ConnStatus, PGconn, PollingStatus, TransactionStatus, abc
+
+from memtrace.errors import StoreError
+
+T = TypeVar("T")
+
+_EVENTS: Final = {PollingStatus.READING: select.POLLIN, PollingStatus.WRITING: select.POLLOUT}
+
+
+class ServerConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that waits for its server until ``deadline`` (of `time.monotonic`) and no longer."""
+
+    deadline = float("inf")
+    _pool = None  # psycopg then does not warn of one that a forked child leaves alone
+
+    @classmethod
+    def reach(cls, conninfo: str, deadline: float) -> Self:
+        """A new connection, made by ``deadline``; `psycopg.connect` would give each of several hosts 2 seconds or more.
+
+        Raises:
+            psycopg.OperationalError: it is refused; `psycopg.errors.ConnectionTimeout` where nothing answers.
+        """
+        pgconn = PGconn.connect_start(conninfo.encode())
+        try:
+            _finish_connecting(pgconn, deadline)
+            pgconn.nonblocking = 1
+            connection = cls(pgconn)
+        except BaseException:
+            pgconn.finish()
+            raise
+        connection.deadline = deadline
+        return connection
+
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        """See `psycopg.Connection.wait`."""
+        left = self.deadline - time.monotonic()
+        return super().wait(gen, interval, max(0.0, left if timeout is None else min(left, timeout)))
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has arrived unasked: the end of the connection, or a message that says it is near."""
+        poll = select.poll()
+        poll.register(self.pgconn.socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def is_reusable(self) -> bool:
+        """Whether the last statement is over, whatever came of it."""
+        return self.pgconn.transaction_status == TransactionStatus.IDLE
+
+
+class ServerConnections:
+    """At most ``most`` connections of this process; who needs one when all are lent waits for it.
+
+    One that was lost takes the idle ones along, so that after an outage no caller waits for a dead one. What died while
+    it was idle is seen before it is lent.
+    """
+
+    def __init__(self, connect: Callable[[float], ServerConnection], *, most: int) -> None:
+        self._connect = connect
+        self._most = most
+        self._idle: list[ServerConnection] = []
+        self._lent = 0
+        self._era = 0
+        self._changed = threading.Condition()
+        weakref.finalize(self, _close_all, self._idle)
+        _pools.add(self)
+
+    @contextmanager
+    def lend(self, deadline: float) -> Iterator[ServerConnection]:
+        """A connection for one thread until the block ends, which may wait for the server until ``deadline``.
+
+        Raises:
+            StoreError: all connections stayed in use.
+        """
+        connection, era = self._take(deadline)
+        try:
+            if connection is None:
+                connection = self._connect(deadline)
+            connection.deadline = deadline
+            yield connection
+        finally:
+            self._take_back(connection, era)
+
+    def close(self) -> None:
+        """Close what is idle; what is lent is closed as it comes back."""
+        with self._changed:
+            self._era += 1
+            _close_all(self._idle)
+
+    def start_anew(self) -> None:
+        """Forget all that was inherited, neither using nor closing it: this is a forked child."""
+        self._changed = threading.Condition()
+        self._lent = 0
+        _inherited.extend(self._idle)
+        self._idle.clear()
+
+    def _take(self, deadline: float) -> tuple[ServerConnection | None, int]:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._lent < self._most, deadline - time.monotonic()):
+                raise StoreError(
+                    f"all {self._most} connections to the server stayed in use: allow more with connections="
+                )
+            self._lent += 1
+            while self._idle:
+                connection = self._idle.pop()
+                if connection.is_quiet():
+                    return connection, self._era
+                connection.close()
+            return None, self._era
+
+    def _take_back(self, connection: ServerConnection | None, era: int) -> None:
+        with self._changed:
+            self._lent -= 1
+            self._changed.notify()
+            if connection is None:
+                return
+            if connection.is_reusable():
+                if era == self._era:
+                    self._idle.append(connection)
+                    return
+            else:
+                _close_all(self._idle)
+            connection.close()
+
+
+_pools: weakref.WeakSet[ServerConnections] = weakref.WeakSet()
+_inherited: list[ServerConnection] = []
+"""What a fork left in this child: closing one of these would end the parent's session."""
+
+
+def _finish_connecting(pgconn: abc.PGconn, deadline: float) -> None:
+    """See https://www.postgresql.org/docs/current/libpq-connect.html, `PQconnectPoll`."""
+    while pgconn.status != ConnStatus.BAD:
+        status = PollingStatus(pgconn.connect_poll())
+        if status == PollingStatus.OK:
+            return
+        if status not in _EVENTS:
+            break
+        poll = select.poll()
+        poll.register(pgconn.socket, _EVENTS[status])
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise psycopg.errors.ConnectionTimeout("connection timeout expired")
+    raise psycopg.OperationalError(pgconn.error_message.decode(errors="replace"))
+
+
+def _close_all(connections: list[ServerConnection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def _after_fork_in_child() -> None:
+    for pool in list(_pools):
+        pool.start_anew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,107 @@
+"""The table of a fact store on Postgres: its schema by version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from memtrace.errors import StoreError
+
+if TYPE_CHECKING:
+    from memtrace.stores.postgres_pool import ServerConnection
+
+_LOCK: Final = int.from_bytes(b"memtrace", signed=True)
+"""Whoever makes or changes the schema holds the advisory lock of this number."""
+
+_VERSIONED: Final = "memtrace schema "
+"""How the comment on the table begins; the version follows."""
+
+_STEPS: Final = (
+    (
+        # An entry of an index is at most 2.7 kB, so whose a fact is and what it says stand there as digests. Without
+        # that a long id or a long text could not be stored.
+        """
+        CREATE TABLE learned_memory (
+            id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            scope text COLLATE "C" NOT NULL,
+            scope_id text COLLATE "C" NOT NULL,
+            project_id text COLLATE "C" NOT NULL,
+            scope_sha256 bytea NOT NULL,
+            fact text NOT NULL,
+            fact_sha256 bytea NOT NULL,
+            confidence double precision NOT NULL,
+            source text COLLATE "C" NOT NULL,
+            source_trace_id text NOT NULL,
+            source_span_id text NOT NULL,
+            created_at double precision NOT NULL,
+            superseded_by bigint
+        ) WITH (
+            autovacuum_vacuum_scale_factor = 0.01, toast.autovacuum_vacuum_scale_factor = 0.01
+        )
+        """,
+        """
+        CREATE INDEX learned_memory_newest ON learned_memory
+            (scope_sha256, created_at DESC, id DESC) WHERE superseded_by IS NULL
+        """,
+        """
+        CREATE INDEX learned_memory_newest_of_source ON learned_memory
+            ((scope_sha256 || int8send(hashtextextended(source, 0))), created_at DESC, id DESC)
+            WHERE superseded_by IS NULL
+        """,
+        """
+        CREATE UNIQUE INDEX learned_memory_once ON learned_memory
+            (scope_sha256, fact_sha256) WHERE superseded_by IS NULL
+        """,
+        """
+        CREATE INDEX learned_memory_superseded ON learned_memory
+            (scope_sha256, superseded_by) WHERE superseded_by IS NOT NULL
+        """,
+    ),
+)
+"""The statements that lead from one version of the schema to the next. The version is how many were taken."""
+
+_LOOK: Final = """
+    SELECT current_schema(), mine.oid IS NOT NULL, obj_description(mine.oid, 'pg_class')
+    FROM (SELECT) AS nothing LEFT JOIN (
+        SELECT pg_class.oid FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+        WHERE relname = 'learned_memory' AND nspname = current_schema()
+    ) AS mine ON true
+"""
+"""Reads the catalog itself: `to_regclass` may answer from a cache, without what others made a moment ago."""
+
+
+def update_schema(connection: ServerConnection, url: str) -> None:
+    """Make the table, or bring it to the schema of today, where that is needed; one process does it, others wait.
+
+    Raises:
+        StoreError: the table is not ours or of a newer version, or there is no schema to make it in.
+        psycopg.Error: Postgres failed.
+    """
+    if _version(connection, url) == len(_STEPS):
+        return
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [_LOCK])
+        # Asked again: another process may have been faster.
+        for step in _STEPS[_version(connection, url) :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"COMMENT ON TABLE learned_memory IS '{_VERSIONED}{len(_STEPS)}'")
+
+
+def _version(connection: ServerConnection, url: str) -> int:
+    """How many steps the table in the current schema has taken."""
+    schema, found, comment = connection.execute(_LOOK).fetchone() or (None, False, None)
+    if schema is None:
+        raise StoreError(f"{url} has no schema to use: create one, and name it in the search_path")
+    if not found:
+        return 0
+    version = str(comment or "").removeprefix(_VERSIONED)
+    if comment == version or not version.isdecimal():
+        raise StoreError(
+            f"{url} has a table learned_memory in schema {schema} that is not memtrace's:"
+            " name another database, or another schema with ?options=-csearch_path%3DNAME"
+        )
+    if int(version) > len(_STEPS):
+        raise StoreError(
+            f"{url} was written by a newer memtrace (schema {version}, this one knows {len(_STEPS)}): upgrade memtrace"
+        )
+    return int(version)

@@ -1,0 +1,140 @@
+"""Reaching a Postgres server: what its URL says, the limits of a connection, and what its failures mean."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from memtrace.errors import StoreError, UsageError
+from memtrace.stores.location import hide_password
+from memtrace.stores.postgres_pool import ServerConnection
+from memtrace.stores.postgres_schema import update_schema
+
+_FORM: Final = "postgresql://user:password@host:5432/database, with % codes for special characters (%40 for @)"
+
+_REMEDIES: Final = {
+    "22P05": "cannot hold this text in its encoding: make the database with ENCODING 'UTF8'",
+    "25006": "is read-only: name the primary server, and unset default_transaction_read_only",
+    "28000": "refused this user: check the user, and pg_hba.conf on the server",
+    "28P01": "refused the password: check the user and the password",
+    "3D000": "has no such database: create it, or check its name",
+    "3F000": "has no schema to use: create one, and name it in the search_path",
+    "42501": "does not permit this: grant the user CREATE on the schema, and all on the table learned_memory",
+    "42P01": "has lost the table learned_memory: close the store, and it is made again when it is next used",
+    "53100": "has no room left: free some space on its disk and try again",
+    "53200": "has no memory left: try again when it is less busy",
+    "53300": "has no connection left: raise max_connections there, or lower connections= here",
+    "55P03": "stayed locked by another writer: try again when that one is done",
+    "57014": "did not finish in time: try again when it is less busy, or raise timeout=",
+    "57P01": "is shutting down: try again when it is up",
+    "57P02": "has crashed: try again when it is up",
+    "57P03": "is not ready yet: try again when it is up",
+}
+"""By SQLSTATE."""
+
+_STATES: Final = (
+    (r"password authentication failed|no password supplied", "28P01"),
+    (r"no pg_hba.conf entry|role .* (does not exist|is not permitted)|authentication failed", "28000"),
+    (r"database .* does not exist", "3D000"),
+    (r"too many (clients|connections)|remaining connection slots", "53300"),
+    (r"starting up|shutting down|not (yet )?accepting connections|in recovery mode", "57P03"),
+)
+"""libpq gives no SQLSTATE where a connection is refused, so what it says has to tell."""
+
+
+def checked(url: str) -> str:
+    """The URL, as libpq takes it.
+
+    Raises:
+        UsageError: it is no PostgreSQL URL; it is not shown, for what is wrong with it may be its password.
+    """
+    scheme, colon, rest = url.partition(":")
+    url = f"{scheme.lower()}{colon}{rest}"
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        raise UsageError(f"{hide_password(url)} is no PostgreSQL URL: give {_FORM}") from None
+    ports = str(parts.get("port") or "5432").split(",")
+    if not url.startswith(("postgresql://", "postgres://")) or not all(map(_is_port, ports)):
+        raise UsageError(f"{hide_password(url)} is no PostgreSQL URL with a port of 1 to 65535: give {_FORM}")
+    return url
+
+
+def connect(url: str, deadline: float, *, timeout: float) -> ServerConnection:
+    """A connection to the server, with the table in the schema of today.
+
+    Raises:
+        StoreError: the table is not ours, or of a newer version, or the database is not UTF-8.
+        psycopg.Error: Postgres failed.
+    """
+    connection = ServerConnection.reach(_with_limits(url, timeout), deadline)
+    try:
+        connection.autocommit = True
+        connection.prepare_threshold = 0
+        _require_utf8(connection, url)
+        update_schema(connection, hide_password(url))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def failure(url: str, error: psycopg.Error, *, deadline: float) -> StoreError:
+    """What Postgres's error means for someone who knows only the URL."""
+    said = " ".join(str(error).split())
+    # A server that says why it failed is told by its own words; one that says nothing, by the clock.
+    state = error.sqlstate or next((state for words, state in _STATES if re.search(words, said)), "")
+    if state in _REMEDIES:
+        return StoreError(f"{hide_password(url)} {_REMEDIES[state]}")
+    if not state and (time.monotonic() >= deadline or isinstance(error, psycopg.errors.ConnectionTimeout)):
+        return StoreError(
+            f"{hide_password(url)} did not answer in time: check the host and the network, or raise timeout=;"
+            " a write that was under way may be done or not"
+        )
+    if not state and isinstance(error, psycopg.OperationalError):
+        return StoreError(f"{hide_password(url)} cannot be reached: check the host, the port and the network ({said})")
+    return StoreError(f"{hide_password(url)} failed: {said}")
+
+
+def _is_port(port: str) -> bool:
+    return port == "" or (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)
+
+
+def _require_utf8(connection: ServerConnection, url: str) -> None:
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(f"{hide_password(url)} is in {encoding}: make a database with ENCODING 'UTF8'")
+
+
+def _with_limits(url: str, timeout: float) -> str:
+    """The URL with what it does not set itself.
+
+    The server gives up before this side does, so that a statement that was given up is not done later. It sorts nothing
+    that an index has sorted already, even where its statistics say that there is little to sort: without that, a table
+    that nothing has analyzed yet is read in whole for its newest 50.
+    """
+    given = conninfo_to_dict(url)
+    milliseconds = max(10, round(timeout * 1000))
+    session = {
+        "statement_timeout": milliseconds * 9 // 10,
+        "lock_timeout": milliseconds * 8 // 10,
+        "idle_in_transaction_session_timeout": milliseconds,
+        "enable_sort": "off",
+        "plan_cache_mode": "force_generic_plan",
+    }
+    usual: dict[str, str | int] = {
+        "application_name": "memtrace",
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": milliseconds,
+    }
+    # Last, so that it holds: what a lock was waited for has to be seen once it is had.
+    isolation = "-c default_transaction_isolation=read\\ committed"
+    options = [*(f"-c {name}={value}" for name, value in session.items()), str(given.get("options") or ""), isolation]
+    missing = {name: value for name, value in usual.items() if name not in given}
+    return make_conninfo(url, **missing, client_encoding="UTF8", options=" ".join(options))

@@ -1,0 +1,175 @@
+"""Facts on a Redis or Valkey server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+from memtrace.errors import UsageError
+from memtrace.model import Record, Scope
+from memtrace.stores import redis_scripts as scripts
+from memtrace.stores.location import hide_password
+from memtrace.stores.redis_rows import PREFIX, id_text, keys_of, new_row, records_of, scope_of, source_digest
+from memtrace.stores.rows import (
+    LARGEST_ID,
+    holds_something,
+    is_storable,
+    require_count,
+    require_level,
+    require_record,
+    require_scope,
+)
+
+try:
+    import redis
+
+    from memtrace.stores.redis_server import Client, checked, connect, deadline, failure
+except ImportError as missing:
+    raise UsageError("a redis:// store needs redis-py: pip install 'memtrace-otel[redis]'") from missing
+
+_IDS: Final = f"{PREFIX}ids"
+_LONGEST: Final = 86_400.0
+
+
+class RedisStore:
+    """A `FactStore` on a Redis or Valkey server, or a cluster of them, for any number of threads and processes.
+
+    A read of the newest is one round trip. Each write is one Lua script, after one round trip for an id; it is as
+    durable as the server: ``appendfsync always`` for one that a power failure may not take. No call takes longer than
+    about ``timeout`` seconds, however slowly an answer drips in (over TLS and in a cluster: no longer than that without
+    a byte of it), but for looking up a host's name, which waits for the resolver.
+
+    What was deleted is in no answer from then on. Its bytes stay in the append-only file until that is rewritten
+    (``BGREWRITEAOF``), and in snapshots, replicas and backups for as long as those are kept. Keys begin with
+    ``memtrace:``; others are left alone. `everyone` looks through all of the server's keys.
+
+    Args:
+        url: ``redis://user:password@host:6379/0``, ``rediss://`` for TLS, ``unix:///path/to/socket?db=0``.
+        timeout: seconds.
+        connections: the most that this process has at once; threads beyond it wait.
+
+    Warns:
+        UserWarning: the server may evict keys when its memory is full.
+
+    Raises:
+        UsageError: the URL is none, or redis-py is not installed.
+        StoreError: the server cannot be reached, or the facts are a newer memtrace's.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 5.0, connections: int = 50) -> None:
+        if not 0 < timeout <= _LONGEST or connections < 1:
+            raise UsageError(f"timeout={timeout}, connections={connections}: give some of each, and at most a day")
+        self._url = checked(url)
+        self._timeout = timeout
+        with self._errors():
+            self._client: Client = connect(self._url, timeout=timeout, connections=connections)
+
+    def __repr__(self) -> str:
+        return f"RedisStore({hide_password(self._url)!r})"
+
+    def add(self, record: Record) -> Record:
+        """See `FactStore.add`."""
+        require_record(record)
+        row = new_row(record, self._next_id(), record.created_at or time.time())
+        return records_of(record.scope, self._run(scripts.ADD, row.keys, row.text, row.by_hand, row.about))[0]
+
+    def get(self, scope: Scope, record_id: int) -> Record | None:
+        """See `FactStore.get`."""
+        if not (holds_something(scope) and 0 < record_id <= LARGEST_ID):
+            return None
+        with self._errors():
+            row = cast("bytes | None", self._client.server.hget(keys_of(scope)[0], id_text(record_id)))
+        return records_of(scope, row)[0] if row else None
+
+    def newest(self, scope: Scope, limit: int | None = 50, *, source: str | None = None) -> list[Record]:
+        """See `FactStore.newest`. The time it takes depends on how many it returns, not on how many are stored."""
+        require_count("limit", limit)
+        if limit == 0 or not (holds_something(scope) and is_storable(source or "")):
+            return []
+        count = -1 if limit is None else min(limit, LARGEST_ID)
+        if source is None:
+            rows = self._run(scripts.NEWEST, keys_of(scope), count if count < 0 else count - 1)
+        else:
+            rows = self._run(scripts.NEWEST_OF_SOURCE, keys_of(scope), source_digest(source), count)
+        return records_of(scope, rows)
+
+    def history(self, scope: Scope) -> list[Record]:
+        """See `FactStore.history`."""
+        if not holds_something(scope):
+            return []
+        with self._errors():
+            rows = cast("list[bytes]", self._client.server.hvals(keys_of(scope)[0]))
+        return sorted(records_of(scope, b"\0".join(rows)), key=_age, reverse=True)
+
+    def everyone(self, level: str, project: str = "") -> list[Record]:
+        """See `FactStore.everyone`."""
+        known = require_level(level)
+        found: list[Record] = []
+        for scope in list(self._scopes()):
+            if (scope.level, scope.project) == (known, project):
+                found += self.newest(scope, None)
+        return sorted(found, key=_age, reverse=True)
+
+    def supersede(self, scope: Scope, record_id: int, new: Record) -> Record:
+        """See `FactStore.supersede`."""
+        require_record(new)
+        if new.scope != scope:
+            raise UsageError("a record is superseded by one of its own scope: give both the same")
+        old = id_text(record_id) if 0 < record_id <= LARGEST_ID else ""
+        row = new_row(new, self._next_id(), new.created_at or time.time())
+        kept = self._run(scripts.SUPERSEDE, row.keys, row.text, row.by_hand, row.about, old)
+        if kept is None:
+            raise UsageError(f"record {record_id} is no active record of this scope: name one that it has")
+        return records_of(scope, kept)[0]
+
+    def delete(self, scope: Scope, record_id: int | None = None) -> int:
+        """See `FactStore.delete`, and above how long the server may keep the bytes."""
+        require_scope(scope)
+        if record_id is None:
+            return int(self._run(scripts.DELETE_ALL, keys_of(scope)))
+        if not 0 < record_id <= LARGEST_ID:
+            return 0
+        return int(self._run(scripts.DELETE, keys_of(scope), id_text(record_id)))
+
+    def prune(self, scope: Scope, source: str, keep: int) -> list[Record]:
+        """See `FactStore.prune`."""
+        require_scope(scope)
+        require_count("keep", keep)
+        if not is_storable(source):
+            return []
+        return records_of(scope, self._run(scripts.PRUNE, keys_of(scope), source_digest(source), min(keep, LARGEST_ID)))
+
+    def close(self) -> None:
+        """See `FactStore.close`."""
+        self._client.close()
+
+    def _next_id(self) -> int:
+        """An id that was never given before. One that is then not used, since its writer died, stays unused."""
+        with self._errors():
+            return int(self._client.server.incr(_IDS))
+
+    def _scopes(self) -> Iterator[Scope]:
+        with self._errors(within=_LONGEST):  # there may be many keys; each round trip has its own limit
+            names = set(self._client.server.scan_iter(match=f"{PREFIX}{{*}}:about", count=1000))
+            for name in sorted(names):
+                words = cast("bytes | None", self._client.server.get(name))
+                if words is not None:
+                    yield scope_of(words)
+
+    def _run(self, script: str, keys: tuple[str, ...], *values: Any) -> Any:
+        with self._errors():
+            return self._client.run(script, keys, values)
+
+    @contextmanager
+    def _errors(self, within: float | None = None) -> Iterator[None]:
+        with deadline(within or self._timeout) as ends:
+            try:
+                yield
+            except redis.RedisError as error:
+                raise failure(self._url, error, deadline=ends) from error
+
+
+def _age(record: Record) -> tuple[float, int]:
+    return record.created_at, record.id

@@ -1,0 +1,148 @@
+"""The checks of the backends boundary, on the smallest bad history of each and the nearest good one."""
+
+from __future__ import annotations
+
+import pytest
+from histories import ALICE, BOB, A, B, HistoryWriter
+
+from memtrace.harness.checks import CHECKS
+from memtrace.harness.events import Expected, FactsRead, FactWritten, Noted, StoreFaulty, Timed
+from memtrace.harness.findings import Judgement
+from memtrace.model import Fact, Verdict
+
+
+def writer(**declares: object) -> HistoryWriter:
+    return HistoryWriter("turns", "ids", "facts", "list", "memory-spans", **declares)
+
+
+def judged(rule: str, write: HistoryWriter) -> Judgement:
+    return CHECKS[rule](write.history())
+
+
+def outage(write: HistoryWriter, *, lacks: bool, says: str = "UNSET", outcome: str = "ok", exact: bool = True) -> None:
+    """A turn with a stored fact in its prompt, and one in an outage."""
+    write.fact(ALICE, f"Desk {A}.")
+    write.turn(ALICE, "hello", prompt=[f"system: Desk {A}.", "user: hello"])
+    write.add(StoreFaulty, fault="refused")
+    turn = write.begin(ALICE, "hello")
+    write.span("memory.read", turn, status=says)
+    if outcome == "ok":
+        write.model(turn, ["user: hello"] if lacks else [f"system: Desk {A}.", "user: hello"], exact=exact)
+    write.end(turn, outcome)
+    write.add(StoreFaulty, fault="")
+
+
+@pytest.mark.parametrize("rule", [rule for rule in CHECKS if rule.startswith("backends.")])
+def test_an_empty_history_says_nothing(rule: str) -> None:
+    judgement = judged(rule, writer(deadline=1.0))
+    assert judgement.verdict is Verdict.NOT_EXERCISED or judgement.uncontrolled
+
+
+@pytest.mark.parametrize(
+    ("lacks", "says", "outcome", "exact", "verdict"),
+    [
+        (True, "UNSET", "ok", True, Verdict.VIOLATED),
+        (True, "UNSET", "ok", False, Verdict.INCONCLUSIVE),
+        (True, "ERROR", "ok", True, Verdict.HELD),
+        (True, "UNSET", "failed", True, Verdict.HELD),
+        (False, "UNSET", "ok", True, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_prompt_without_stored_facts_needs_a_span_that_says_why(
+    lacks: bool, says: str, outcome: str, exact: bool, verdict: Verdict
+) -> None:
+    write = writer()
+    outage(write, lacks=lacks, says=says, outcome=outcome, exact=exact)
+    assert judged("backends.outage-is-visible", write).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("lacks", "outcome", "exact", "verdict"),
+    [
+        (False, "ok", True, Verdict.HELD),
+        (True, "ok", True, Verdict.VIOLATED),
+        (True, "ok", False, Verdict.INCONCLUSIVE),
+        (False, "failed", True, Verdict.VIOLATED),
+    ],
+)
+def test_what_was_known_is_served_while_the_store_fails(
+    lacks: bool, outcome: str, exact: bool, verdict: Verdict
+) -> None:
+    write = writer(deadline=1.0)
+    outage(write, lacks=lacks, outcome=outcome, exact=exact)
+    assert judged("backends.outage-is-bounded", write).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stalled", "verdict"),
+    [(1.9, 0.0, Verdict.HELD), (2.1, 0.0, Verdict.VIOLATED), (2.1, 0.6, Verdict.INCONCLUSIVE)],
+)
+def test_a_turn_ends_within_twice_its_deadline_unless_the_machine_stood_still(
+    seconds: float, stalled: float, verdict: Verdict
+) -> None:
+    write = writer(deadline=1.0)
+    outage(write, lacks=False)
+    last = list(write.history().turns)[-1]
+    write.add(Timed, turn=last, seconds=seconds, stalled=stalled)
+    assert judged("backends.outage-is-bounded", write).verdict is verdict
+
+
+def test_without_a_declared_deadline_nothing_is_late() -> None:
+    write = writer()
+    outage(write, lacks=True)
+    assert judged("backends.outage-is-bounded", write).verdict is Verdict.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("texts", "limit", "verdict"),
+    [
+        (("two", "one"), None, Verdict.HELD),
+        (("one", "two"), None, Verdict.VIOLATED),
+        (("two", "one"), 1, Verdict.VIOLATED),
+        (("one",), 1, Verdict.VIOLATED),
+        (("two",), 1, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_listing_has_the_newest_first_and_no_more_than_were_asked_for(
+    texts: tuple[str, ...], limit: int | None, verdict: Verdict
+) -> None:
+    write = writer()
+    for text in ("one", "two"):
+        write.fact(ALICE, text)
+    write.add(FactsRead, op="facts", caller=ALICE, texts=texts, limit=limit)
+    assert judged("backends.newest-means-newest", write).verdict is verdict
+
+
+def test_facts_of_one_moment_have_one_order_whichever_it_is() -> None:
+    write = writer()
+    for text in ("one", "two"):
+        write.fact(ALICE, text)
+    facts = {text: Fact(text, text, created_at=5.0) for text in ("one", "two")}
+    for texts, verdict in ((("one", "two"), Verdict.HELD), (("two", "one"), Verdict.VIOLATED)):
+        write.add(FactsRead, op="facts", caller=ALICE, texts=texts, facts=tuple(facts[text] for text in texts))
+        assert judged("backends.newest-means-newest", write).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("there", "error", "verdict"),
+    [
+        (("x",), "", Verdict.HELD),
+        (("x", "y"), "", Verdict.VIOLATED),
+        (("x",), "too long", Verdict.VIOLATED),
+    ],
+)
+def test_two_stores_give_the_same_answers(there: tuple[str, ...], error: str, verdict: Verdict) -> None:
+    write = writer()
+    for store, caller, texts, failure in (("here", ALICE, ("x",), ""), ("there", BOB, there, error)):
+        write.add(Noted, name="store", value=store)
+        write.add(FactWritten, op="add", caller=caller, text="x", error=failure)
+        write.read(caller, *texts)
+    assert judged("backends.same-answers", write).verdict is verdict
+
+
+@pytest.mark.parametrize(("shown", "verdict"), [(A, Verdict.HELD), (B, Verdict.VIOLATED)])
+def test_what_is_stored_is_in_the_prompt(shown: str, verdict: Verdict) -> None:
+    write = writer()
+    turn = write.turn(ALICE, "hello", prompt=[f"system: {shown}", "user: hello"])
+    write.add(Expected, rule="backends.lifecycle", canary=A, turn=turn)
+    assert judged("backends.lifecycle", write).verdict is verdict

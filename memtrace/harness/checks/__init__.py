@@ -14,5 +14,7 @@ def _checks(*modules: ModuleType) -> dict[str, Check]:
     return {thing.rule: thing for module in modules for thing in vars(module).values() if hasattr(thing, "rule")}
 
 
-CHECKS: Final[Mapping[str, Check]] = MappingProxyType(_checks(turns, users, authors, processes, backends, plane, export))
+CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    _checks(turns, users, authors, processes, backends, plane, export)
+)
 """Every check, by the id of its rule."""

@@ -1,76 +1,228 @@
-"""The latency plots: ``python -m benchmarks.plot DIR`` draws ``DIR/latency.png`` and ``.svg`` from ``latency.json``."""
+"""``python -m benchmarks.plot DIR``: draws what ``python -m benchmarks.stores --out DIR`` found, as PNG and SVG.
+
+``latency`` is the read of a user's newest 50 facts: a column a backend, a row a length of the facts, with the bare
+statement, the round trip and the published SDK beside it. ``backends`` is the same read, a line a backend.
+``operations`` is search, add, update and forget. Medians, with the band from the 5th to the 95th percentile.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import matplotlib as mpl
+
+mpl.use("Agg")
+
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-NAMES: Final = {"sqlite": "SQLite", "postgres": "Postgres", "redis": "Redis / Valkey"}
-LINES: Final = {
-    "store": ("memtrace", "#0b6e63", "-", "o"),
-    "bare": ("the same statement, bare", "#555555", "--", "s"),
-    "fastaiagent": ("fastaiagent", "#b3541e", "-.", "^"),
+_TITLES: Final = {"sqlite": "SQLite", "postgres": "Postgres", "redis": "Redis / Valkey"}
+_STYLES: Final = {
+    "memtrace": {"color": "#0b4f8a", "linestyle": "-", "marker": "o", "linewidth": 2.2},
+    "bare statement": {"color": "#4d4d4d", "linestyle": "--", "marker": "s", "linewidth": 1.3},
+    "round trip": {"color": "#4d4d4d", "linestyle": ":", "marker": "", "linewidth": 1.6},
+    "fastaiagent": {"color": "#b3541e", "linestyle": "-.", "marker": "^", "linewidth": 1.6},
 }
-TRIP: Final = "#888888"
-STYLE: Final = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "memtrace"}
+_BACKENDS: Final = {
+    "sqlite": {"color": "#0b4f8a", "linestyle": "-", "marker": "o"},
+    "postgres": {"color": "#5b7f3a", "linestyle": "--", "marker": "s"},
+    "redis": {"color": "#b3541e", "linestyle": "-.", "marker": "^"},
+}
+_SETTINGS: Final = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "memtrace",
+    "svg.fonttype": "none",
+    "lines.markersize": 4.5,
+}
+_READ: Final = "newest 50"
+_NEAREST: Final = 0.055
+"""How near two labels may be, as a part of the axis' height."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Draw."""
-    [folder] = map(Path, arguments if arguments is not None else sys.argv[1:])
-    found = json.loads((folder / "latency.json").read_text())
-    draw(found, folder)
-    print(f"{folder / 'latency.png'}, {folder / 'latency.svg'}")
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a plot: facts stored, and microseconds at each."""
+
+    label: str
+    style: dict[str, Any]
+    counts: Sequence[int]
+    low: Sequence[float]
+    middle: Sequence[float]
+    high: Sequence[float]
+
+
+class Found:
+    """The series of a run, to be asked for."""
+
+    def __init__(self, whole: dict[str, Any]) -> None:
+        self.machine: dict[str, Any] = whole["machine"]
+        self._series: list[dict[str, Any]] = whole["series"]
+
+    def values(self, name: str, **wanted: object) -> list[Any]:
+        """What a column holds where others are as wanted, each once, in order."""
+        return list(dict.fromkeys(each[name] for each in self._rows(wanted)))
+
+    def line(self, label: str, style: dict[str, Any], **wanted: object) -> Line | None:
+        """The series as a line, if there is one."""
+        rows = sorted(self._rows(wanted), key=lambda each: int(each["count"]))
+        if not rows:
+            return None
+        low, middle, high = ([row[name] for row in rows] for name in ("p5_us", "p50_us", "p95_us"))
+        return Line(label, style, [row["count"] for row in rows], low, middle, high)
+
+    def _rows(self, wanted: dict[str, object]) -> list[dict[str, Any]]:
+        return [each for each in self._series if wanted.items() <= each.items()]
+
+
+def latency(found: Found) -> Figure:
+    """The read, a column a backend and a row a length."""
+    backends, sizes = found.values("backend"), _sizes(found)
+    figure, axes = plt.subplots(
+        *(len(sizes), len(backends)), figsize=(3.7 * len(backends), 2.9 * len(sizes) + 0.5),
+        sharex=True, sharey=True, squeeze=False, layout="constrained",
+    )  # fmt: skip
+    for row, size in zip(axes, sizes, strict=True):
+        for place, backend in zip(row, backends, strict=True):
+            _title(place, f"{_TITLES[backend]}, facts of {_length(size)}")
+            lines = [
+                found.line(side, style, backend=backend, side=side, operation=_READ, size=size)
+                for side, style in _STYLES.items()
+            ]
+            _draw(place, [*_drawn(lines), *_round_trip(found, backend, size)])
+    _finish(figure, axes.flat, found.values("count", side="memtrace", operation=_READ))
+    _label(figure, found, "Reading a user's newest 50 facts")
+    return figure
+
+
+def backends(found: Found) -> Figure:
+    """The read, a line a backend."""
+    sizes = _sizes(found)
+    figure, axes = plt.subplots(
+        *(1, len(sizes)), figsize=(4.6 * len(sizes), 3.8), sharey=True, squeeze=False, layout="constrained"
+    )
+    for place, size in zip(axes.flat, sizes, strict=True):
+        _title(place, f"Facts of {_length(size)}")
+        _draw(place, _drawn(_a_line_a_backend(found, operation=_READ, side="memtrace", size=size)))
+    _finish(figure, axes.flat, found.values("count", side="memtrace", operation=_READ))
+    _label(figure, found, "Reading a user's newest 50 facts through memtrace's stores")
+    return figure
+
+
+def operations(found: Found) -> Figure:
+    """Search, add, update and forget, a line a backend; the SDK's in a row below."""
+    names = [name for name in found.values("operation") if name != _READ]
+    sides = [side for side in ("memtrace", "fastaiagent") if found.values("side", side=side, operation=names[0])]
+    figure, axes = plt.subplots(
+        *(len(sides), len(names)), figsize=(3.1 * len(names), 2.7 * len(sides) + 0.6),
+        sharex=True, sharey=True, squeeze=False, layout="constrained",
+    )  # fmt: skip
+    for row, side in zip(axes, sides, strict=True):
+        for place, name in zip(row, names, strict=True):
+            _title(place, f"{name}, {side}")
+            _draw(place, _drawn(_a_line_a_backend(found, operation=name, side=side)))
+    _finish(figure, axes.flat, found.values("count", operation=names[0]))
+    _label(figure, found, "One operation beside so many facts of a user")
+    return figure
+
+
+FIGURES: Final = {"latency": latency, "backends": backends, "operations": operations}
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw all figures of the run in this folder, beside its files."""
+    found = Found(json.loads((folder / "latency.json").read_text()))
+    made = []
+    for name, figure_of in FIGURES.items():
+        with mpl.rc_context(_SETTINGS):
+            figure = figure_of(found)
+            for suffix, about in (("png", {}), ("svg", {"Date": None})):
+                made.append(folder / f"{name}.{suffix}")
+                figure.savefig(made[-1], dpi=110, metadata=about)
+            plt.close(figure)
+    return made
+
+
+def _sizes(found: Found) -> list[int]:
+    return found.values("size", side="memtrace", operation=_READ)
+
+
+def _a_line_a_backend(found: Found, **wanted: object) -> list[Line | None]:
+    return [found.line(_TITLES[name], style, backend=name, **wanted) for name, style in _BACKENDS.items()]
+
+
+def _drawn(lines: Iterable[Line | None]) -> list[Line]:
+    return [line for line in lines if line]
+
+
+def _round_trip(found: Found, backend: str, size: int) -> list[Line]:
+    """One time for all, drawn as wide as the others."""
+    side = "round trip"
+    once = found.line(side, _STYLES[side], backend=backend, side=side)
+    ours = found.line("", {}, backend=backend, side="memtrace", operation=_READ, size=size)
+    if once is None or ours is None:
+        return []
+    ends = [ours.counts[0], ours.counts[-1]]
+    low, middle, high = ([values[0]] * 2 for values in (once.low, once.middle, once.high))
+    return [Line(side, once.style, ends, low, middle, high)]
+
+
+def _draw(place: Axes, lines: Sequence[Line]) -> None:
+    for line in lines:
+        place.plot(line.counts, line.middle, **line.style)
+        place.fill_between(line.counts, line.low, line.high, color=line.style["color"], alpha=0.16, linewidth=0)
+    place.set_xscale("log")
+    place.set_yscale("log")
+
+
+def _finish(figure: Figure, axes: Iterable[Axes], counts: Sequence[int]) -> None:
+    """Ticks where something was measured, and beside each line what it is; only now are the limits known."""
+    places = list(axes)
+    for place in places:
+        place.xaxis.set_major_locator(FixedLocator(sorted(counts)))
+        place.xaxis.set_minor_locator(NullLocator())
+        place.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
+        place.yaxis.set_major_formatter(FuncFormatter(_time))
+        place.grid(visible=True, which="major", color="#e3e3e3", linewidth=0.7)
+        place.set_axisbelow(True)
+        place.set_xlim(min(counts) * 0.75, max(counts) * (max(counts) / min(counts)) ** 0.5)
+    del figure
+
+
+def _label(figure: Figure, found: Found, title: str) -> None:
+    figure.suptitle(title)
+    del found
+
+
+def _title(place: Axes, text: str) -> None:
+    place.set_title(text, loc="left")
+
+
+def _length(size: int) -> str:
+    return f"{size:,} characters"
+
+
+def _time(microseconds: float, _position: object = None) -> str:
+    return f"{microseconds / 1000:g} ms" if microseconds >= 1000 else f"{microseconds:g} µs"
+
+
+def main() -> int:
+    """Draw, and tell the files."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.plot", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what --out named")
+    made = draw(parser.parse_args().folder)
+    sys.stdout.writelines(f"{path}\n" for path in made)
     return 0
-
-
-def draw(found: dict[str, Any], folder: Path) -> None:
-    """One panel a backend: medians with a band from p5 to p95, both axes logarithmic."""
-    mpl.use("Agg")
-    with plt.rc_context(
-        {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "memtrace"}
-    ):
-        backends = [name for name in NAMES if any(one["backend"] == name for one in found["figures"])]
-        figure, axes = plt.subplots(1, len(backends), figsize=(3.6 * len(backends), 4.1), sharey=True, squeeze=False)
-        for panel, backend in zip(axes[0], backends, strict=True):
-            _panel(panel, backend, [one for one in found["figures"] if one["backend"] == backend])
-        axes[0][0].set_ylabel("one read of the newest 50, µs")
-        shown = [each for panel in axes[0] for each in zip(*panel.get_legend_handles_labels(), strict=True)]
-        handles = {label: handle for handle, label in shown}
-        figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=4, frameon=False, fontsize=9.5)
-        about = found["about"]
-        about = f"{about['size']} characters; medians, p5 to p95 shaded; {about['cores']} cores, {about['date'][:10]}"
-        figure.suptitle(f"Facts of {about}", fontsize=10.5, x=0.01, ha="left")
-        figure.tight_layout(rect=(0, 0.07, 1, 1))
-        figure.savefig(folder / "latency.png", dpi=130)
-        figure.savefig(folder / "latency.svg", metadata={"Date": None})
-        plt.close(figure)
-
-
-def _panel(panel: Any, backend: str, figures: list[dict[str, Any]]) -> None:
-    for who, (label, colour, style, marker) in LINES.items():
-        line = sorted((one for one in figures if one["who"] == who), key=lambda one: one["count"])
-        if line:
-            counts, low, median, high = ([one[key] for one in line] for key in ("count", "p5", "median", "p95"))
-            panel.plot(counts, median, style, color=colour, marker=marker, ms=4.5, label=label)
-            panel.fill_between(counts, low, high, color=colour, alpha=0.15, lw=0)
-    for trip in (one for one in figures if one["who"] == "trip"):
-        panel.axhline(trip["median"], color=TRIP, linestyle=":", label="one round trip")
-    panel.set_xscale("log")
-    panel.set_yscale("log")
-    panel.set_title(NAMES[backend], fontsize=11)
-    panel.set_xlabel("facts the user has")
-    ticks = sorted({one["count"] for one in figures if one["count"]})
-    panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    panel.xaxis.set_minor_formatter(NullFormatter())
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    panel.grid(visible=True, axis="y", color="#dddddd", lw=0.6)
 
 
 if __name__ == "__main__":

@@ -63,8 +63,11 @@ class RedisStore:
             raise UsageError(f"timeout={timeout}, connections={connections}: give some of each, and at most a day")
         self._url = checked(url)
         self._timeout = timeout
-        with self._errors():
-            self._client: Client = connect(self._url, timeout=timeout, connections=connections)
+        with deadline(timeout) as ends:
+            try:
+                self._client: Client = connect(self._url, timeout=timeout, connections=connections)
+            except redis.RedisError as error:
+                raise failure(self._url, error, deadline=ends) from error
 
     def __repr__(self) -> str:
         return f"RedisStore({hide_password(self._url)!r})"
@@ -166,7 +169,8 @@ class RedisStore:
     def _errors(self, within: float | None = None) -> Iterator[None]:
         with deadline(within or self._timeout) as ends:
             try:
-                yield
+                with self._client.lent(self._timeout):
+                    yield
             except redis.RedisError as error:
                 raise failure(self._url, error, deadline=ends) from error
 

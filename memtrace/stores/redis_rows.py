@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from typing import Final
 
 from memtrace.model import Level, Record, Scope
@@ -84,7 +85,7 @@ def records_of(scope: Scope, joined: bytes) -> list[Record]:
     fields = joined.decode().split("\0")
     columns = [fields[n::_FIELDS] for n in range(_FIELDS)]
     places, _, _, superseders, confidences, sources, traces, spans, texts = columns
-    rows = zip(
+    rows = zip(  # noqa: B905  one may be without end
         texts,
         [int(place[16:], 16) for place in places],
         map(float, confidences),
@@ -92,10 +93,13 @@ def records_of(scope: Scope, joined: bytes) -> list[Record]:
         traces,
         spans,
         _times(places),
-        [None if by == NOBODY else int(by, 16) for by in superseders],
-        strict=True,
+        repeat(None) if superseders.count(NOBODY) == len(superseders) else map(_superseder, superseders),
     )
     return to_records(scope, rows)
+
+
+def _superseder(by: str) -> int | None:
+    return None if by == NOBODY else int(by, 16)
 
 
 def _time_text(seconds: float) -> str:

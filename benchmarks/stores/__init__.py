@@ -1,0 +1,1 @@
+"""What the fact stores cost, beside the bare drivers and beside the published SDK, in one run."""

@@ -1,0 +1,119 @@
+"""Logical databases of a Redis or Valkey server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from itertools import islice
+from typing import Any, Final
+
+import redis
+
+from memtrace.harness.services import fresh, start_redis
+from memtrace.model import Record
+from memtrace.stores.redis import RedisStore
+from memtrace.stores.redis_rows import PREFIX, keys_of, new_row
+
+from .backend import Call, Filled, check
+from .facts import SCOPE, records
+from .peer import require_fits, require_sdk
+
+_NEWEST: Final = """
+local ids = {}
+for n, place in ipairs(redis.call('ZREVRANGE', KEYS[2], 0, 49)) do ids[n] = place:sub(17) end
+return redis.call('HMGET', KEYS[1], unpack(ids))
+"""
+_AT_ONCE: Final = 500
+
+
+class Redis:
+    """See `Backend`."""
+
+    name = "redis"
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._server = stack.enter_context(start_redis())
+        about: dict[str, Any] = self._client(self._server.url).info("server")
+        known = [(name, about.get(f"{name.lower()}_version")) for name in ("Valkey", "Redis")]
+        parser = "hiredis" if redis.utils.HIREDIS_AVAILABLE else "Python"
+        self.about = {
+            "server": next(f"{name} {version}" for name, version in known if version),
+            "driver": f"redis-py {redis.__version__} ({parser} parser)",
+            "provider": self._server.provider,
+        }
+
+    def round_trip(self) -> Call:
+        """See `Backend.round_trip`."""
+        return self._client(self._server.url).ping
+
+    def filled(self, count: int, size: int) -> Filled:
+        """See `Backend.filled`."""
+        url = fresh(self._server)
+        store = RedisStore(url)
+        self._stack.callback(store.close)
+        store.add(next(records(0, 1, size)))
+        client = self._client(url)
+        for numbered in _batches(records(1, count, size)):
+            _put(client, numbered)
+        client.set(f"{PREFIX}ids", count)
+        rows, order, *_ = keys_of(SCOPE)
+        script: str = client.script_load(_NEWEST)
+        return check(Filled(store, lambda: client.evalsha(script, 2, rows, order)), count, size)
+
+    def peer(self, count: int, size: int) -> Any:
+        """See `Backend.peer`."""
+        sdk = require_sdk()
+        require_fits(count, size)
+        url = fresh(self._server)
+        store = sdk.make_fact_store(url)
+        client = self._client(url)
+        for numbered in _batches(records(0, count, size)):
+            _put_peer(client, numbered)
+        client.set("fa:fact:seq", count)
+        return store
+
+    def _client(self, url: str) -> Any:
+        return self._stack.enter_context(closing(redis.Redis.from_url(url)))
+
+
+def _batches(each: Iterator[Record]) -> Iterator[Sequence[tuple[int, Record]]]:
+    """Records with their ids, some at a time."""
+    numbered = ((int(record.source_span_id, 16) + 1, record) for record in each)
+    while batch := list(islice(numbered, _AT_ONCE)):
+        yield batch
+
+
+def _put(client: Any, numbered: Sequence[tuple[int, Record]]) -> None:
+    """What `RedisStore.add` writes of each."""
+    rows, order, sources, texts, *_ = keys_of(SCOPE)
+    lines = [(f"{number:016x}", new_row(record, number, record.created_at).text) for number, record in numbered]
+    fields = [(number, *line.split("\0", 3)[:3]) for number, line in lines]
+    pipeline = client.pipeline(transaction=False)
+    pipeline.hset(texts, mapping={digest: number for number, _place, _source, digest in fields})
+    pipeline.zadd(order, {place: 0 for _number, place, _source, _digest in fields})
+    pipeline.zadd(sources, {source + place: 0 for _number, place, source, _digest in fields})
+    pipeline.hset(rows, mapping=dict(lines))
+    pipeline.execute()
+
+
+def _put_peer(client: Any, numbered: Sequence[tuple[int, Record]]) -> None:
+    """What the SDK's store writes of each."""
+    pipeline = client.pipeline(transaction=False)
+    for number, record in numbered:
+        fact = {
+            **{"id": number, "scope": "user", "scope_id": "alice", "project_id": "", "superseded_by": ""},
+            **{"fact": record.text, "source_trace_id": record.source_trace_id, "source": record.source},
+            **{"confidence": record.confidence, "created_at": record.created_at},
+        }
+        pipeline.hset(f"fa:fact:{number}", mapping=fact)
+        once = hashlib.sha256(f"user\0alice\0{record.text}\0".encode()).hexdigest()
+        pipeline.set(f"fa:uniq:{once}", number)
+    pipeline.sadd("fa:act:user:alice:", *(number for number, _record in numbered))
+    pipeline.sadd("fa:all:user:alice:", *(number for number, _record in numbered))
+    pipeline.sadd("fa:sids:user:", "alice")
+    at = {str(number): record.created_at for number, record in numbered}
+    pipeline.zadd("fa:zact:user:alice:", at)
+    pipeline.zadd("fa:zall:user:", at)
+    pipeline.execute()

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import matplotlib as mpl
+import numpy as np
 
 mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 _TITLES: Final = {"sqlite": "SQLite", "postgres": "Postgres", "redis": "Redis / Valkey"}
 _STYLES: Final = {
@@ -36,7 +38,11 @@ _BACKENDS: Final = {
     "postgres": {"color": "#5b7f3a", "linestyle": "--", "marker": "s"},
     "redis": {"color": "#b3541e", "linestyle": "-.", "marker": "^"},
 }
-_SETTINGS: Final = {
+_DPI: Final = 110
+_LINE_HEIGHT: Final = 13.0 / 72 * _DPI
+"""Of a label, in pixels."""
+_SETTINGS: Final[Any] = {
+    "figure.dpi": _DPI,
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.spines.top": False,
@@ -46,8 +52,6 @@ _SETTINGS: Final = {
     "lines.markersize": 4.5,
 }
 _READ: Final = "newest 50"
-_NEAREST: Final = 0.055
-"""How near two labels may be, as a part of the axis' height."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ def draw(folder: Path) -> list[Path]:
             figure = figure_of(found)
             for suffix, about in (("png", {}), ("svg", {"Date": None})):
                 made.append(folder / f"{name}.{suffix}")
-                figure.savefig(made[-1], dpi=110, metadata=about)
+                figure.savefig(made[-1], dpi=_DPI, metadata=about)
             plt.close(figure)
     return made
 
@@ -179,29 +183,59 @@ def _round_trip(found: Found, backend: str, size: int) -> list[Line]:
 
 def _draw(place: Axes, lines: Sequence[Line]) -> None:
     for line in lines:
-        place.plot(line.counts, line.middle, **line.style)
+        place.plot(line.counts, line.middle, label=line.label, **line.style)
         place.fill_between(line.counts, line.low, line.high, color=line.style["color"], alpha=0.16, linewidth=0)
     place.set_xscale("log")
     place.set_yscale("log")
 
 
 def _finish(figure: Figure, axes: Iterable[Axes], counts: Sequence[int]) -> None:
-    """Ticks where something was measured, and beside each line what it is; only now are the limits known."""
+    """Ticks where something was measured, and beside each line what it is."""
     places = list(axes)
     for place in places:
         place.xaxis.set_major_locator(FixedLocator(sorted(counts)))
         place.xaxis.set_minor_locator(NullLocator())
         place.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
+        low, high = place.get_ylim()
+        place.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < low * 100 else (1,)))
+        place.yaxis.set_minor_locator(NullLocator())
         place.yaxis.set_major_formatter(FuncFormatter(_time))
         place.grid(visible=True, which="major", color="#e3e3e3", linewidth=0.7)
         place.set_axisbelow(True)
-        place.set_xlim(min(counts) * 0.75, max(counts) * (max(counts) / min(counts)) ** 0.5)
-    del figure
+        where = place.get_subplotspec()
+        if where and where.is_last_row():
+            place.set_xlabel("facts that the user has")
+        # Room for the labels, on a scale of logarithms.
+        place.set_xlim(min(counts) * 0.75, max(counts) * (max(counts) / min(counts)) ** 0.62)
+    figure.canvas.draw()  # limits and sizes are known from here on
+    for place in places:
+        _label_lines(place)
+
+
+def _label_lines(place: Axes) -> None:
+    """Write beside each line what it is, in its colour; labels that would lie on each other are pushed apart."""
+    ends = [(*_end(line), line) for line in place.get_lines()]
+    to_axes = place.transAxes.inverted()
+    apart = _LINE_HEIGHT / place.get_window_extent().height
+    lowest = -1.0
+    for count, took, line in sorted(ends, key=lambda each: each[1]):
+        right, height = to_axes.transform(place.transData.transform((count, took)))
+        lowest = max(height, lowest + apart)
+        label = str(line.get_label())
+        place.text(right + 0.02, lowest, label, color=line.get_color(), transform=place.transAxes, va="center")
+
+
+def _end(line: Line2D) -> tuple[float, float]:
+    """Where a line ends."""
+    counts, took = line.get_data()
+    return float(np.asarray(counts)[-1]), float(np.asarray(took)[-1])
 
 
 def _label(figure: Figure, found: Found, title: str) -> None:
-    figure.suptitle(title)
-    del found
+    about = found.machine
+    figure.suptitle(
+        f"{title}, by how many there are: medians, p5 to p95 shaded; {about['cores']} cores, {str(about['date'])[:10]}"
+    )
 
 
 def _title(place: Axes, text: str) -> None:
@@ -213,7 +247,9 @@ def _length(size: int) -> str:
 
 
 def _time(microseconds: float, _position: object = None) -> str:
-    return f"{microseconds / 1000:g} ms" if microseconds >= 1000 else f"{microseconds:g} µs"
+    if microseconds < 1000:
+        return f"{microseconds:g} µs"
+    return f"{microseconds / 1000:g} ms" if microseconds < 1_000_000 else f"{microseconds / 1_000_000:g} s"
 
 
 def main() -> int:

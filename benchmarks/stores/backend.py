@@ -13,7 +13,6 @@ from .facts import NEWEST, SCOPE, records, text
 Call = Callable[[], Any]
 
 
-
 class LeftOut(Exception):
     """Something is not measured; the message says why."""
 

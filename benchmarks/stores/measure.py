@@ -49,7 +49,7 @@ class Ratio:
 
 
 def sample(subjects: Sequence[Subject], *, rounds: int, calls: int) -> dict[Series, Samples]:
-    """Every subject in turn, up to ``calls`` times a round, fewer where one is slow; the next round begins elsewhere."""
+    """Every subject in turn, up to ``calls`` times a round, fewer where it is slow; the next begins elsewhere."""
     sizes = [_calls_a_block(subject, calls) for subject in subjects]
     took = [np.empty((rounds, size)) for size in sizes]
     gc.collect()

@@ -59,14 +59,23 @@ class Postgres:
         assert row is not None
         place: bytes = row[0]
         rows = (
-            ("", "user", "alice", place, each.text, digest(each.text))
-            + (each.confidence, each.source, each.source_trace_id, each.source_span_id, each.created_at)
+            (
+                "",
+                "user",
+                "alice",
+                place,
+                each.text,
+                digest(each.text),
+                each.confidence,
+                each.source,
+                each.source_trace_id,
+                each.source_span_id,
+                each.created_at,
+            )
             for each in records(1, count, size)
         )
         _copy(connection, _COLUMNS, rows)
-        return check(
-            Filled(store, lambda: connection.execute(_NEWEST, [place], binary=True).fetchall()), count, size
-        )
+        return check(Filled(store, lambda: connection.execute(_NEWEST, [place], binary=True).fetchall()), count, size)
 
     def peer(self, count: int, size: int) -> Any:
         """See `Backend.peer`."""
@@ -96,5 +105,3 @@ def _copy(connection: psycopg.Connection[Any], columns: str, rows: Iterable[tupl
         for row in rows:
             copy.write_row(row)
     connection.execute("VACUUM ANALYZE learned_memory")  # as autovacuum does after so many rows
-
-

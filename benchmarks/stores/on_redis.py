@@ -46,7 +46,8 @@ class Redis:
 
     def round_trip(self) -> Call:
         """See `Backend.round_trip`."""
-        return self._client(self._server.url).ping
+        client = self._client(self._server.url)
+        return lambda: client.ping()
 
     def filled(self, count: int, size: int) -> Filled:
         """See `Backend.filled`."""
@@ -103,9 +104,16 @@ def _put_peer(client: Any, numbered: Sequence[tuple[int, Record]]) -> None:
     pipeline = client.pipeline(transaction=False)
     for number, record in numbered:
         fact = {
-            **{"id": number, "scope": "user", "scope_id": "alice", "project_id": "", "superseded_by": ""},
-            **{"fact": record.text, "source_trace_id": record.source_trace_id, "source": record.source},
-            **{"confidence": record.confidence, "created_at": record.created_at},
+            "id": number,
+            "scope": "user",
+            "scope_id": "alice",
+            "project_id": "",
+            "superseded_by": "",
+            "fact": record.text,
+            "source_trace_id": record.source_trace_id,
+            "source": record.source,
+            "confidence": record.confidence,
+            "created_at": record.created_at,
         }
         pipeline.hset(f"fa:fact:{number}", mapping=fact)
         once = hashlib.sha256(f"user\0alice\0{record.text}\0".encode()).hexdigest()

@@ -64,7 +64,9 @@ class Sqlite:
         require_fits(count, size)
         file = self._folder / f"peer-{count}-{size}.db"
         store = sdk.MemoryStore(str(file))
-        rows = ((each.text, 0.6, each.source, each.source_trace_id, each.created_at) for each in records(0, count, size))
+        rows = (
+            (each.text, 0.6, each.source, each.source_trace_id, each.created_at) for each in records(0, count, size)
+        )
         _fill(file, _FILL_PEER, rows)
         return store
 

@@ -52,9 +52,7 @@ def judged(samples: Mapping[Series, Samples]) -> Iterator[Judged]:
 
 def _flat(samples: Mapping[Series, Samples], backend: str, reads: list[Series]) -> Iterator[Judged]:
     for size in dict.fromkeys(series.size for series in reads):
-        counts = sorted(
-            ((series.count, series) for series in reads if series.size == size), key=lambda each: each[0]
-        )
+        counts = sorted(((series.count, series) for series in reads if series.size == size), key=lambda each: each[0])
         (few, first), (many, last) = counts[0], counts[-1]
         if few < many:
             found = ratio(samples[last], samples[first])

@@ -76,7 +76,8 @@ class RedisStore:
         """See `FactStore.add`."""
         require_record(record)
         row = new_row(record, self._next_id(), record.created_at or time.time())
-        return records_of(record.scope, self._run(scripts.ADD, row.keys, row.text, row.by_hand, row.about))[0]
+        stored = self._run(scripts.ADD, row.keys, row.text, row.by_hand, row.about)
+        return records_of(record.scope, [stored])[0]
 
     def get(self, scope: Scope, record_id: int) -> Record | None:
         """See `FactStore.get`."""
@@ -84,7 +85,7 @@ class RedisStore:
             return None
         with self._errors():
             row = cast("bytes | None", self._client.server.hget(keys_of(scope)[0], id_text(record_id)))
-        return records_of(scope, row)[0] if row else None
+        return records_of(scope, [row])[0] if row else None
 
     def newest(self, scope: Scope, limit: int | None = 50, *, source: str | None = None) -> list[Record]:
         """See `FactStore.newest`. The time it takes depends on how many it returns, not on how many are stored."""
@@ -104,7 +105,7 @@ class RedisStore:
             return []
         with self._errors():
             rows = cast("list[bytes]", self._client.server.hvals(keys_of(scope)[0]))
-        return sorted(records_of(scope, b"\0".join(rows)), key=_age, reverse=True)
+        return sorted(records_of(scope, rows), key=_age, reverse=True)
 
     def everyone(self, level: str, project: str = "") -> list[Record]:
         """See `FactStore.everyone`."""
@@ -125,7 +126,7 @@ class RedisStore:
         kept = self._run(scripts.SUPERSEDE, row.keys, row.text, row.by_hand, row.about, old)
         if kept is None:
             raise UsageError(f"record {record_id} is no active record of this scope: name one that it has")
-        return records_of(scope, kept)[0]
+        return records_of(scope, [kept])[0]
 
     def delete(self, scope: Scope, record_id: int | None = None) -> int:
         """See `FactStore.delete`, and above how long the server may keep the bytes."""

@@ -78,14 +78,14 @@ def new_row(record: Record, record_id: int, created_at: float) -> Row:
     return Row(keys_of(record.scope), text, source_digest(""), about(record.scope))
 
 
-def records_of(scope: Scope, joined: bytes) -> list[Record]:
-    """The records of rows that are joined by NUL."""
-    if not joined:
+def records_of(scope: Scope, rows: Sequence[bytes]) -> list[Record]:
+    """The records that rows of one scope hold."""
+    if not rows:
         return []
-    fields = joined.decode().split("\0")
+    fields = b"\0".join(rows).decode().split("\0")
     columns = [fields[n::_FIELDS] for n in range(_FIELDS)]
     places, _, _, superseders, confidences, sources, traces, spans, texts = columns
-    rows = zip(  # noqa: B905  one may be without end
+    values = zip(  # noqa: B905  one may be without end
         texts,
         [int(place[16:], 16) for place in places],
         map(float, confidences),
@@ -95,7 +95,7 @@ def records_of(scope: Scope, joined: bytes) -> list[Record]:
         _times(places),
         repeat(None) if superseders.count(NOBODY) == len(superseders) else map(_superseder, superseders),
     )
-    return to_records(scope, rows)
+    return to_records(scope, values)
 
 
 def _superseder(by: str) -> int | None:

@@ -32,14 +32,14 @@ local function source_of(row) return row:sub(34, 97) end
 local function text_of(row) return row:sub(99, 162) end
 local function superseder_of(row) return row:sub(164, 179) end
 local function with_superseder(row, id) return row:sub(1, 163) .. id .. row:sub(180) end
-local function joined(places, from)
+local function rows_at(places, from)
   local found = {}
   for first = 1, #places, 1000 do
     local ids = {}
     for n = first, math.min(first + 999, #places) do ids[#ids + 1] = places[n]:sub(from + 17, from + 32) end
     for _, row in ipairs(redis.call('HMGET', rows, unpack(ids))) do found[#found + 1] = row end
   end
-  return table.concat(found, '\\0')
+  return found
 end
 """
 
@@ -98,13 +98,13 @@ end
 """
 
 NEWEST: Final = f"""{_PARTS}
-return joined(redis.call('ZREVRANGE', order, 0, ARGV[1]), 0)
+return rows_at(redis.call('ZREVRANGE', order, 0, ARGV[1]), 0)
 """
-"""Rows, joined by NUL; given the index of the last, -1 for all."""
+"""Rows; given the index of the last, -1 for all."""
 
 NEWEST_OF_SOURCE: Final = f"""{_PARTS}
 local last, first = '[' .. ARGV[1] .. 'g', '[' .. ARGV[1]
-return joined(redis.call('ZREVRANGEBYLEX', sources, last, first, 'LIMIT', 0, ARGV[2]), 64)
+return rows_at(redis.call('ZREVRANGEBYLEX', sources, last, first, 'LIMIT', 0, ARGV[2]), 64)
 """
 """Likewise, given the source's digest and how many, -1 for all. (Places are hexadecimal; ``g`` comes after them.)"""
 
@@ -146,6 +146,6 @@ local last, first, ids = '[' .. ARGV[1] .. 'g', '[' .. ARGV[1], {{}}
 for _, member in ipairs(redis.call('ZREVRANGEBYLEX', sources, last, first, 'LIMIT', ARGV[2], -1)) do
   ids[#ids + 1] = member:sub(81, 96)
 end
-return table.concat(remove(ids), '\\0')
+return remove(ids)
 """
-"""The rows that went, joined by NUL; given the source's digest and how many of it stay."""
+"""The rows that went; given the source's digest and how many of it stay."""

@@ -44,6 +44,8 @@ _FORM: Final = (
     "redis://user:password@host:6379/0, with % codes for special characters (%40 for @), rediss:// for TLS,"
     " or unix:///path/to/socket?db=0"
 )
+_READ_SIZE: Final = 1 << 19
+"""Bytes taken at once, so that fifty long facts are not many small steps."""
 _SCHEMA: Final = f"{PREFIX}schema"
 _VERSION: Final = 1
 _OPTIONS: Final = frozenset(
@@ -178,6 +180,7 @@ def connect(url: str, *, timeout: float, connections: int) -> Client:
         redis.RedisError: Redis failed.
     """
     limits: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "protocol": 2}
+    limits["socket_read_size"] = _READ_SIZE
     client = Client(partial(_of_server, url, limits, connections), connections=connections)
     try:
         about = _about(client)

@@ -176,7 +176,7 @@ def browser() -> Iterator[Any]:
     except ImportError:
         found = None
     if found is None:
-        if os.environ.get("MEMTRACE_REQUIRE_SERVICES") == "1":
+        if os.environ.get("MEMTRACE_REQUIRE_BROWSER") == "1":
             raise RuntimeError("no chromium on PATH, or no playwright: install both")
         pytest.skip("no chromium on PATH, or no playwright")
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]

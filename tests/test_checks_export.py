@@ -58,6 +58,28 @@ def test_a_span_that_shows_what_was_sent_holds() -> None:
     assert {judged(rule, history).verdict for rule in (EQUAL, ONE_SPAN, ONE_TRACE)} == {Verdict.HELD}
 
 
+@pytest.mark.parametrize(
+    ("silent", "verdict"), [("", Verdict.HELD), ("main", Verdict.VIOLATED), ("p2", Verdict.VIOLATED)]
+)
+def test_two_processes_that_write_at_once_each_have_their_own_spans(silent: str, verdict: Verdict) -> None:
+    write = HistoryWriter(*CLAIMS, "memory-spans")
+    turn = write.begin(ALICE, "Hello.")
+    write.model(turn, ["user: Hello."])
+    write.span("memory.read", turn, parent="root")
+    write.span("chat", turn, prompt=prompt("Hello."), parent="root")
+    write.span("turn", turn, span="root")
+    write.end(turn)
+    write.fact(ALICE, "Likes tea.")
+    for process in ("main", "p2"):
+        write.process = process
+        if process != silent:
+            write.span("memory.persist", trace=process)
+    for process in ("main", "p2"):
+        write.process = process
+        write.fact(ALICE, f"Likes {A}.")
+    assert judged(ONE_SPAN, write.history()).verdict is verdict
+
+
 def test_a_span_that_shows_another_prompt_is_a_violation() -> None:
     found = judged(EQUAL, one_call(prompt("Hello?")).history())
     assert found.verdict is Verdict.VIOLATED

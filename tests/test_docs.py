@@ -54,6 +54,7 @@ def test_the_readme_counts_the_rules() -> None:
     expected = Counter(rule.boundary for rule in RULES.values())
     assert {boundary: int(count) for boundary, count in counted} == expected
     assert f"{len(RULES)} rules, each" in README
+    assert f"keeps all {len(RULES)}" in README
     [found] = re.findall(r"^    (\d+) held, .* (\d+) not exercised, .* (\d+) violated$", README, re.MULTILINE)
     assert sum(map(int, found)) == len(RULES)
 

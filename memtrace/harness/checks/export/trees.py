@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from memtrace import prompts
@@ -48,13 +49,13 @@ def _memory_operations(history: History) -> Judgement | None:
 
 
 def _writes(history: History) -> Iterator[tuple[FactWritten, list[SpanEnded]]]:
-    since: list[SpanEnded] = []
+    """Each write, with the spans of its process since the write before it there."""
+    since: dict[str, list[SpanEnded]] = defaultdict(list)
     for event in history.events:
         if isinstance(event, SpanEnded):
-            since.append(event)
+            since[event.process].append(event)
         elif isinstance(event, FactWritten):
-            yield event, [span for span in since if span.process == event.process]
-            since = []
+            yield event, since.pop(event.process, [])
 
 
 def _unseen(write: tuple[FactWritten, list[SpanEnded]]) -> Judgement | None:

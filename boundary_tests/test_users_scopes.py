@@ -139,6 +139,16 @@ def test_whoever_names_anothers_record_changes_nothing(stage: Stage) -> None:
     stage.facts(alice)
 
 
+@rule("users.foreign-record-untouchable", needs=("agent-facts", "update", "forget"))
+def test_a_user_who_names_the_agents_record_changes_nothing(stage: Stage) -> None:
+    alice, bob = stage.callers(2)
+    record = stage.add(alice, f"The shop opens at {stage.canary()}.", scope="agent")
+    for attempt in ("update", "forget"):
+        stage.turn(alice, "When does the shop open?")
+        _name(stage, bob, record, attempt)
+        stage.turn(alice, "When does the shop open?")
+
+
 def _name(stage: Stage, caller: Caller, record: str, attempt: str) -> None:
     match attempt:
         case "get":
@@ -171,6 +181,8 @@ def test_forgetting_one_user_leaves_the_others_as_they_were(stage: Stage, verb: 
     stage.needs(verb)
     alice, bob, carol = stage.callers(3)
     shared = f"The meeting is in room {stage.canary()}."
+    if "agent-facts" in stage.claims:
+        stage.add(carol, f"The shop opens at {stage.canary()}.", scope="agent")
     for caller in (alice, bob, carol):
         stage.add(caller, shared)
         stage.add(caller, f"Their desk is number {stage.canary()}.")

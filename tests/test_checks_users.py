@@ -519,6 +519,41 @@ def test_a_fact_that_leaves_a_later_prompt_for_the_same_question_is_lost() -> No
     assert judged("forget-one-leaves-others", write.history()).verdict is Verdict.VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("rule", "act"),
+    [
+        ("foreign-record-untouchable", (BOB, "forget", "1")),
+        ("foreign-record-untouchable", (BOB, "update", "1")),
+        ("foreign-record-untouchable", (ALICE, "forget", "1")),
+        ("forget-one-leaves-others", (BOB, "forget", "")),
+        ("forget-one-leaves-others", (BOB, "erase", "")),
+        ("", (ALICE, "erase", "")),  # the fact may be taken for hers, who stored it
+        ("", (BOB, "add", "2")),
+        ("forget-one-leaves-others", (BOB, "forget", "2")),
+    ],
+)
+def test_what_is_gone_of_an_agents_is_a_loss_by_naming_it_or_by_forgetting_a_user(
+    rule: str, act: tuple[Caller, str, str]
+) -> None:
+    caller, op, record = act
+    write = writer()
+    write.fact(ALICE, f"Open at {A}", scope="agent", record="1")
+    asks(write, ALICE, f"system: Open at {A}")
+    wrote(write, caller, op, record, count=1)
+    asks(write, ALICE)
+    accused = {name for name in RULES if name.startswith("users.") and _accuses(name, write.history())}
+    assert accused == ({f"users.{rule}"} if rule else set())
+
+
+@pytest.mark.parametrize(("prompt", "verdict"), [((f"system: Open at {A}",), Verdict.HELD), ((), Verdict.INCONCLUSIVE)])
+def test_an_agents_record_that_was_named_is_shown_again(prompt: tuple[str, ...], verdict: Verdict) -> None:
+    write = writer()
+    write.fact(ALICE, f"Open at {A}", scope="agent", record="1")
+    wrote(write, BOB, "forget", "1", count=0)
+    asks(write, ALICE, *prompt)
+    assert judged("foreign-record-untouchable", write.history()).verdict is verdict
+
+
 def test_similar_ids_are_not_to_blame_where_forgetting_takes_from_everyone() -> None:
     write = writer()
     for caller, word in ((ALICE, A), (CAROL, C)):

@@ -281,6 +281,17 @@ class UpdatesWhateverIsNamed(TinyMemory):
         return new
 
 
+@broken("users.foreign-record-untouchable")
+class ForgetsTheAgentsRecord(TinyMemory):
+    """Looks for the record of the given id among all that the caller is shown, the agent's facts too."""
+
+    def forget(self, caller: Caller, record: str | None = None) -> int:
+        if any(row.id == record for row in self.rows_of(self.agent_key(caller))):
+            self.change(lambda rows: [row for row in rows if row.id != record])
+            return 1
+        return super().forget(caller, record)
+
+
 @broken("users.empty-id-reads-nothing")
 class ListsEveryoneForNobody(TinyMemory):
     """Has no condition on the user where it is given none."""
@@ -302,6 +313,17 @@ class ResetsTheCollection(TinyMemory):
         gone = super().forget(caller, record)
         if record is None:
             self.change(lambda rows: [row for row in rows if row.key[:2] != (caller.project, "user")])
+        return gone
+
+
+@broken("users.forget-one-leaves-others")
+class ForgetsWhatTheyWereShown(TinyMemory):
+    """Forgets with a user's facts the agent's, which stand in the same prompts."""
+
+    def forget(self, caller: Caller, record: str | None = None) -> int:
+        gone = super().forget(caller, record)
+        if record is None:
+            self.change(lambda rows: [row for row in rows if row.key != self.agent_key(caller)])
         return gone
 
 

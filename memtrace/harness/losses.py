@@ -1,14 +1,15 @@
 """What its owner had been shown and then no longer was, though only others had done anything in between.
 
 Two looks of the same kind are compared: two listings of facts, two of stored messages, two reads of one record, two
-prompts for the same question. Between them the owner did nothing, and the system went on running.
+prompts for the same question. Between them the owner did nothing, and the system went on running. What belongs to an
+agent is compared in the prompts of its callers, who are none of them its owner.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
@@ -44,18 +45,24 @@ class Act:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """What an owner was shown of their own at a moment; ``since`` is where what led to it began."""
+    """What a caller was shown of their own, or of their ``agent``'s, at a moment; what led to it began at ``since``."""
 
     at: int
     since: int
     caller: Caller
     where: str
     words: frozenset[str]
+    agent: bool = False
+
+    @property
+    def owner(self) -> str:
+        """Whose words these are, for a person to read."""
+        return f"the agent of {self.caller.user:.60}" if self.agent else f"{self.caller.user:.60}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Two looks of one kind, the later after acts of others alone."""
+    """Two looks of one kind, the later after acts of others than the owner alone."""
 
     before: Look
     after: Look
@@ -69,16 +76,15 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Words that an owner lost, and the act of another that they are blamed on."""
+    """What was lost between two looks, and the act of another that it is blamed on."""
 
-    owner: Caller
-    words: frozenset[str]
+    comparison: Comparison
     act: Act
-    where: str
 
     def accuse(self, reason: str) -> Judgement:
         """The violation, with what was lost and what happened in between."""
-        lost = Evidence(f"no longer in {self.where}", f"{', '.join(sorted(self.words))} of {self.owner.user:.60}")
+        after, words = self.comparison.after, ", ".join(sorted(self.comparison.lost))
+        lost = Evidence(f"no longer in {after.where}", f"{words} of {after.owner}")
         return violated(reason, lost, Evidence("what happened in between", str(self.act)))
 
 
@@ -98,7 +104,7 @@ def _losses(history: History) -> list[tuple[str, Loss]]:
             _culprit(history, comparison, blame) or claim for comparison, claim in zip(found, claims, strict=True)
         ]
     return [
-        (claim[0], Loss(comparison.after.caller, comparison.lost, claim[1], comparison.after.where))
+        (claim[0], Loss(comparison, claim[1]))
         for comparison, claim in zip(found, claims, strict=True)
         if claim is not None
     ]
@@ -108,10 +114,23 @@ def _culprit(
     history: History, comparison: Comparison, blame: Sequence[tuple[str, Condition]]
 ) -> tuple[str, Act] | None:
     """The first rule, from the most specific on, that blames one of the acts; and that act."""
+    if comparison.after.agent:
+        return _culprit_of_agent(history, comparison)
     owner = comparison.after.caller
     return next(
         ((rule, act) for rule, condition in blame for act in comparison.acts if condition(history, owner, act)), None
     )
+
+
+def _culprit_of_agent(history: History, comparison: Comparison) -> tuple[str, Act] | None:
+    """Likewise for an agent's facts; what is erased of whoever stored them may be taken for theirs."""
+    stored = [source for word in comparison.lost for source in history.sources(word)]
+    for act in comparison.acts:
+        if act.record and any(source.record == act.record for source in stored):
+            return "users.foreign-record-untouchable", act
+        if act.what in FORGETTING and not any(history.same(source.caller, act.caller) for source in stored):
+            return GENERAL, act
+    return None
 
 
 @lru_cache(maxsize=1)
@@ -132,9 +151,9 @@ def comparisons(history: History) -> tuple[Comparison, ...]:
 
 
 def _only_others(history: History, acts: list[Act], before: Look, after: Look) -> tuple[Act, ...]:
-    """The acts between two looks; none where the owner acted too."""
+    """The acts between two looks; none where the owner acted too, who is no caller where they are of an agent's."""
     between = tuple(act for act in acts if before.at < act.at < after.since)
-    own = any(history.same(act.caller, after.caller) and act.at > before.at for act in between)
+    own = not after.agent and any(history.same(act.caller, after.caller) and act.at > before.at for act in between)
     return () if own else between
 
 
@@ -161,24 +180,24 @@ def _looks(history: History) -> Iterator[tuple[tuple[Any, ...], Look]]:
             sitting += 1
         elif isinstance(event, (FactsRead, TurnStarted)) and event.caller.unresolved is None:
             where = event.process, sitting, history.identity(event.caller), event.caller.session, event.caller.agent
-            look = _read(history, event) if isinstance(event, FactsRead) else _prompt(history, event)
-            if look is not None:
-                yield (*where, *look[0]), look[1]
+            looks = _read(history, event) if isinstance(event, FactsRead) else _prompt(history, event)
+            for kind, look in looks:
+                yield (*where, *kind), look
 
 
-def _read(history: History, event: FactsRead) -> tuple[tuple[str, ...], Look] | None:
+def _read(history: History, event: FactsRead) -> Iterator[tuple[tuple[str, ...], Look]]:
     if event.error or event.limit is not None or event.op == "search":
-        return None
+        return
     texts = [fact.text for fact in event.facts if not fact.superseded] if event.facts else event.texts
     words = _own(history, event.caller, "\n".join(texts), event.at)
-    return (event.op, event.record), Look(event.at, event.at, event.caller, f"what {event.op} gives", words)
+    yield (event.op, event.record), Look(event.at, event.at, event.caller, f"what {event.op} gives", words)
 
 
-def _prompt(history: History, event: TurnStarted) -> tuple[tuple[str, ...], Look] | None:
+def _prompt(history: History, event: TurnStarted) -> Iterator[tuple[tuple[str, ...], Look]]:
     """Facts written by hand, in the prompt for a question that is asked again word for word."""
     turn = history.turns[event.turn]
     if not turn.ok or not turn.answers or canaries_in(turn.text):
-        return None
+        return
     call = turn.answers[0]
     words = frozenset(
         word
@@ -186,7 +205,10 @@ def _prompt(history: History, event: TurnStarted) -> tuple[tuple[str, ...], Look
         if any(source.way == "fact" for source in history.sources(word))
     )
     # The turn's own end is no act of its owner's: its words are none of those that are compared.
-    return ("prompt", turn.via, turn.text), Look(turn.ended, turn.started, turn.caller, f"the prompt of {turn}", words)
+    look = Look(turn.ended, turn.started, turn.caller, f"the prompt of {turn}", words)
+    yield ("prompt", turn.via, turn.text), look
+    of_agent = replace(look, words=_agents(history, call.prompt.text, call.at), agent=True)
+    yield ("prompt", turn.via, turn.text, "agent"), of_agent
 
 
 def _own(history: History, caller: Caller, text: str, at: int) -> frozenset[str]:
@@ -194,6 +216,16 @@ def _own(history: History, caller: Caller, text: str, at: int) -> frozenset[str]
         word
         for word in CANARY.findall(text.lower())
         if any(s.at < at and not s.shared and history.same(s.caller, caller) for s in history.sources(word))
+    )
+
+
+def _agents(history: History, text: str, at: int) -> frozenset[str]:
+    """The words that are an agent's alone, and were stored by hand."""
+    return frozenset(
+        word
+        for word in CANARY.findall(text.lower())
+        if (sources := history.sources(word))
+        and all(s.at < at and s.shared == "agent" and s.way == "fact" for s in sources)
     )
 
 

@@ -105,9 +105,9 @@ _TABLE = (
     Rule("users.agent-facts-stay-with-agent", Kind.INVARIANT, "an agent's facts reach that agent's prompts and no other's, nor those of a user who has its name", ("agent-facts",), "H"),
     Rule("users.project-partitions", Kind.INVARIANT, "nothing crosses between two projects, even with equal ids and ids that concatenate alike", ("project",), "HR"),
     Rule("users.id-not-in-prompt", Kind.INVARIANT, "memory never adds a user's id to a prompt", ("facts", "ids"), "HB"),
-    Rule("users.foreign-record-untouchable", Kind.INVARIANT, "naming another user's record id reads, updates and deletes nothing of theirs", ("record-ids",), "R"),
+    Rule("users.foreign-record-untouchable", Kind.INVARIANT, "naming the id of another user's record, or of the agent's, reads, updates and deletes nothing of theirs", ("record-ids",), "R"),
     Rule("users.empty-id-reads-nothing", Kind.INVARIANT, "at user scope an empty id reads, and forgets, nothing; it is no way to say everyone", ("facts", "ids"), "H"),
-    Rule("users.forget-one-leaves-others", Kind.INVARIANT, "forgetting one user leaves every other user's records and conversation", ("forget", "ids"), "R"),
+    Rule("users.forget-one-leaves-others", Kind.INVARIANT, "forgetting one user leaves every other user's records and conversation, and the agent's facts", ("forget", "ids"), "R"),
 
     Rule("authors.reply-never-a-fact", Kind.INVARIANT, "nothing but the extractor's judgement ever kept a model's words out of a user's facts: with an extractor that keeps all it is shown, none becomes a fact", ("learn",), "HBR"),
     Rule("authors.tool-output-never-a-fact", Kind.INVARIANT, "no tool output, retrieved document, system prompt, injected memory, delegated or handed-off text becomes a fact of a user, even with an extractor that keeps all it is shown", ("learn",), "BR"),

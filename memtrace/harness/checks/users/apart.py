@@ -75,7 +75,7 @@ def _kept_apart(history: History, rule: str, alike: Callable[[str, str], bool], 
         whose = f"{history.name_of(found[0].source.caller)!r:.60}" if found[0].source else "nobody here"
         return accuse_leaks(found, f"the caller with the id {who} was shown what belongs to {whose}")
     if gone := lost(history, rule):
-        return gone[0].accuse(f"what belongs to {history.name_of(gone[0].owner)!r:.60} is gone after {gone[0].act}")
+        return gone[0].accuse(f"what belongs to {gone[0].comparison.after.owner} is gone after {gone[0].act}")
     concerned = [pair for pair in pairs(history) if alike(*map(history.name_of, pair))]
     if not concerned:
         return untested(otherwise)

@@ -11,7 +11,7 @@ from memtrace.harness.findings import Judgement, check, held, undecided, unteste
 from memtrace.harness.history import History, canaries_in
 from memtrace.harness.leaks import accuse_leaks, blamed
 from memtrace.harness.losses import FORGETTING, Comparison, comparisons, lost
-from memtrace.harness.sightings import sightings
+from memtrace.harness.sightings import Sighting, sightings
 from memtrace.model import Caller, Evidence
 
 Attempt = FactWritten | FactsRead
@@ -21,7 +21,7 @@ _OF_A_USER: Final = frozenset({"add", "update", "forget", "erase", "facts", "get
 
 @check("users.foreign-record-untouchable")
 def foreign_record_untouchable(history: History) -> Judgement:
-    """Whoever names the id of another's record reads, replaces and deletes nothing by it."""
+    """Whoever names the id of another's record, or of the agent's, reads, replaces and deletes nothing by it."""
     rule = "users.foreign-record-untouchable"
     if found := blamed(history, rule):
         return accuse_leaks(found, "a caller who named another's record reached it")
@@ -32,7 +32,7 @@ def foreign_record_untouchable(history: History) -> Judgement:
         return untested("nobody named another's record")
     if failed := next((attempt for attempt, _ in attempts if attempt.error and not attempt.refused), None):
         return _no_refusal(failed)
-    untold = _unread(history, [(owner, attempt.at) for attempt, owner in attempts])
+    untold = _unread(history, attempts)
     return held(when=not untold, otherwise=untold)
 
 
@@ -45,12 +45,25 @@ def _on_others(history: History) -> Iterator[tuple[Attempt, Caller]]:
                 yield event, owner
 
 
-def _unread(history: History, moments: list[tuple[Caller, int]]) -> str:
-    """Why nothing follows: an owner did not read their own facts afterwards, or was given none."""
-    for owner, at in moments:
-        if not any(s.at > at and s.read is not None and history.same(s.caller, owner) for s in sightings(history)):
+def _unread(history: History, attempts: list[tuple[Attempt, Caller]]) -> str:
+    """Why nothing follows: afterwards nobody was shown what its owner has, or an owner was given none."""
+    for attempt, owner in attempts:
+        later = [seen for seen in sightings(history) if seen.at > attempt.at]
+        if _of_agent(history, attempt.record):
+            if not any(seen.call is not None and attempt.record in _records(seen) for seen in later):
+                return f"afterwards the agent's record {attempt.record:.60} was in no prompt"
+        elif not any(seen.read is not None and history.same(seen.caller, owner) for seen in later):
             return f"afterwards {owner.user:.60} did not read their own facts"
     return ""
+
+
+def _of_agent(history: History, record: str) -> bool:
+    """Whether the record was stored for an agent's callers."""
+    return any(e.op == "add" and e.record == record and e.scope == "agent" for e in history.of(FactWritten))
+
+
+def _records(seen: Sighting) -> set[str]:
+    return {source.record for source in seen.sources}
 
 
 def _no_refusal(attempt: Attempt) -> Judgement:
@@ -79,9 +92,9 @@ def empty_id_reads_nothing(history: History) -> Judgement:
 
 @check("users.forget-one-leaves-others")
 def forget_one_leaves_others(history: History) -> Judgement:
-    """After one user is forgotten every other is shown what they were shown before."""
+    """After one user is forgotten every other is shown what they were shown before, of their own and the agent's."""
     if gone := lost(history, "users.forget-one-leaves-others"):
-        return gone[0].accuse(f"what belongs to {history.name_of(gone[0].owner)!r:.60} is gone after {gone[0].act}")
+        return gone[0].accuse(f"what belongs to {gone[0].comparison.after.owner} is gone after {gone[0].act}")
     if not any(event.op in FORGETTING for event in history.of(FactWritten)):
         return untested("nobody was forgotten")
     around = [found for found in comparisons(history) if found.before.words and _forgot(history, found)]

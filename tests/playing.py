@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from memtrace.harness.interpreters import Interpreters
 from memtrace.harness.ledger import Entry
 from memtrace.harness.model_server import ModelServer
+from memtrace.harness.scripts import cases
 from memtrace.harness.session import Script, _id_key, make_suite
 from memtrace.model import Verdict
 
@@ -53,7 +53,7 @@ def scripts_of(module: ModuleType, rule: str = "") -> Iterator[tuple[str, Test, 
     """The boundary tests of a module (of one rule), parametrized ones once for each set of arguments."""
     for name, test in vars(module).items():
         if inspect.isfunction(test) and name.startswith("test_") and rule in ("", *_mark(test).args):
-            for arguments in _arguments(test):
+            for arguments in cases(test):
                 yield name + "".join(f"[{value}]" for value in arguments.values()), test, arguments
 
 
@@ -75,15 +75,6 @@ def accused(entries: list[Entry]) -> set[str]:
 
 def _mark(test: Test) -> Any:
     return next(mark for mark in test.pytestmark if mark.name == "rule")
-
-
-def _arguments(test: Test) -> Iterator[Mapping[str, Any]]:
-    axes = []
-    for mark in (mark for mark in test.pytestmark if mark.name == "parametrize"):
-        names = [name.strip() for name in mark.args[0].split(",")] if isinstance(mark.args[0], str) else mark.args[0]
-        axes.append([dict(zip(names, row if len(names) > 1 else (row,), strict=True)) for row in mark.args[1]])
-    for rows in product(*axes):
-        yield {name: value for row in rows for name, value in row.items()}
 
 
 _shared: list[ModelServer] = []

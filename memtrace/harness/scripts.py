@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -37,13 +37,12 @@ def boundary_tests() -> Iterator[BoundaryTest]:
     for info in pkgutil.iter_modules(importlib.import_module(_SUITE).__path__, f"{_SUITE}."):
         for name, test in vars(importlib.import_module(info.name)).items():
             if inspect.isfunction(test) and name.startswith("test_"):
-                yield from _cases(name, test)
+                yield from _tests_of(name, test)
 
 
-def _cases(name: str, test: Any) -> Iterator[BoundaryTest]:
-    marks = getattr(test, "pytestmark", ())
-    for rule in (mark for mark in marks if mark.name == "rule"):
-        for case in _parameters(marks):
+def _tests_of(name: str, test: Any) -> Iterator[BoundaryTest]:
+    for rule in (mark for mark in getattr(test, "pytestmark", ()) if mark.name == "rule"):
+        for case in cases(test):
             script = Script(rule.args, "-".join([name, *map(str, case.values())]), needs=rule.kwargs["needs"])
             yield BoundaryTest(script, rule.kwargs["options"], partial(_drive, test, case))
 
@@ -52,13 +51,14 @@ def _drive(test: Callable[..., object], case: Mapping[str, Any], stage: Stage) -
     return test(stage=stage, **case)
 
 
-def _parameters(marks: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def cases(test: Any) -> Iterator[dict[str, Any]]:
+    """The arguments of each case of a test, beside the stage: one empty one where it has no parameters."""
     axes = []
-    for mark in (mark for mark in marks if mark.name == "parametrize"):
+    for mark in (mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"):
         names = mark.args[0].replace(" ", "").split(",") if isinstance(mark.args[0], str) else list(mark.args[0])
         axes.append([dict(zip(names, case if len(names) > 1 else (case,), strict=True)) for case in mark.args[1]])
-    for cases in product(*axes):
-        yield {name: value for case in cases for name, value in case.items()}
+    for rows in product(*axes):
+        yield {name: value for row in rows for name, value in row.items()}
 
 
 def play(suite: Suite, test: BoundaryTest) -> list[Entry]:

@@ -69,6 +69,7 @@ def test_two_processes_that_write_at_once_each_have_their_own_spans(silent: str,
     write.span("chat", turn, prompt=prompt("Hello."), parent="root")
     write.span("turn", turn, span="root")
     write.end(turn)
+    write.span("memory.persist", trace="main")
     write.fact(ALICE, "Likes tea.")
     for process in ("main", "p2"):
         write.process = process
@@ -77,6 +78,23 @@ def test_two_processes_that_write_at_once_each_have_their_own_spans(silent: str,
     for process in ("main", "p2"):
         write.process = process
         write.fact(ALICE, f"Likes {A}.")
+    assert judged(ONE_SPAN, write.history()).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("operation", "verdict"),
+    [("memory.persist", Verdict.HELD), ("memory.retrieve", Verdict.VIOLATED), ("memory.load", Verdict.VIOLATED)],
+)
+def test_a_write_is_seen_by_the_span_of_a_write_alone(operation: str, verdict: Verdict) -> None:
+    write = HistoryWriter(*CLAIMS, "memory-spans")
+    turn = write.begin(ALICE, "Hello.")
+    write.model(turn, ["user: Hello."])
+    write.span("memory.read", turn, parent="root")
+    write.span("chat", turn, prompt=prompt("Hello."), parent="root")
+    write.span("turn", turn, span="root")
+    write.end(turn)
+    write.span(operation)
+    write.fact(ALICE, f"Likes {A}.")
     assert judged(ONE_SPAN, write.history()).verdict is verdict
 
 

@@ -15,7 +15,9 @@ from memtrace.model import Evidence
 
 _GO_ON = ("resume", "fork")
 """Ways of a turn that goes on with a run, which may have read its memory already."""
-_WRITES = {"add": "memory.persist", "update": "memory.update", "forget": "memory.forget"}
+_WRITES = frozenset({"add", "update", "forget"})
+_READS = frozenset({None, "search_memory"})
+"""The memory operations that a write is not seen by: none, and a read."""
 
 
 @check("export.every-call-has-one-span")
@@ -60,14 +62,10 @@ def _writes(history: History) -> Iterator[tuple[FactWritten, list[SpanEnded]]]:
 
 def _unseen(write: tuple[FactWritten, list[SpanEnded]]) -> Judgement | None:
     event, spans = write
-    expected = _WRITES.get(event.op)
     nothing_to_do = event.op == "forget" and event.count == 0
-    if (
-        expected is None
-        or event.error
-        or nothing_to_do
-        or any(prompts.is_memory_operation(s.name, s.attributes) for s in spans)
-    ):
+    if event.op not in _WRITES or event.error or nothing_to_do:
+        return None
+    if any(prompts.memory_operation(span.name, span.attributes) not in _READS for span in spans):
         return None
     return violated(f"{event.op} left no span", Evidence(event.op, event.text or event.record))
 

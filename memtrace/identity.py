@@ -94,11 +94,12 @@ def _configured() -> tuple[bytes | None, str]:
 
 def _fault(secret: bytes | None, tenant: str) -> str:
     if secret is not None and len(secret) < _LEAST:
-        return f"{_KEY} is shorter than {_LEAST} bytes"
+        return f"{_KEY_FILE if os.environ.get(_KEY_FILE) else _KEY} is shorter than {_LEAST} bytes"
     if len(tenant) > _LONGEST_TENANT or not tenant.isprintable() or tenant != tenant.strip():
         return f"{_TENANT} is no name of at most {_LONGEST_TENANT} printable characters without spaces around it"
     return ""
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, IdKeyWarning, stacklevel=3)
+    # From no file and line: Python would show a line of code below it.
+    warnings.warn_explicit(text, IdKeyWarning, "memtrace", 0)

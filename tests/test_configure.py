@@ -13,9 +13,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.util._once import Once
 
 import memtrace
+from memtrace import redaction
 from memtrace.capture import owned
 from memtrace.errors import UsageError
-from memtrace.export import RecentSpans, erase, recorded, withheld
+from memtrace.export import RecentSpans, default_policy, erase, recorded, variables, withheld
 from memtrace.harness.receiver import Inbox, Receiver
 from memtrace.harness.sweep import found_in
 from memtrace.identity import id_key
@@ -30,8 +31,10 @@ def _fresh_globals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     monkeypatch.setattr(metrics_module, "_METER_PROVIDER", None)
     monkeypatch.setattr(metrics_module, "_METER_PROVIDER_SET_ONCE", Once())
+    monkeypatch.setattr(metrics_module, "_PROXY_METER_PROVIDER", metrics_module._ProxyMeterProvider())
     monkeypatch.setenv("MEMTRACE_ID_KEY", "k" * 32)
     id_key.cache_clear()
+    variables.say.cache_clear()
     withheld.reset()
     withheld._withheld_metric.cache_clear()
     withheld._lost_metric.cache_clear()
@@ -141,8 +144,51 @@ def test_a_provider_that_is_already_there_is_not_replaced() -> None:
 
 def test_a_bad_argument_sets_nothing_up(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for bad in ({"protocol": "x"}, {"endpoint": "x"}, {"local": tmp_path / "file", "export": False}):
+    for bad in (
+        {"protocol": "x"},
+        {"endpoint": "x"},
+        {"endpoint": "http://[::1"},
+        {"names": "pet-shop"},
+        {"local": tmp_path / "file", "export": False},
+    ):
         with pytest.raises(UsageError):
             memtrace.configure(**bad)
     assert metrics_module._METER_PROVIDER is None
     assert trace._TRACER_PROVIDER is None
+
+
+def test_what_a_policy_allows_arrives_and_so_do_the_names_beside_it(inbox: Inbox, collector: str) -> None:
+    policy = default_policy().allowing({"app.tier": redaction.words("gold silver")})
+    pipeline = memtrace.configure(
+        service="shop", names=["pet-shop"], policy=policy, endpoint=collector, protocol="http/protobuf"
+    )
+    with pipeline.tracer_provider.get_tracer("app").start_as_current_span("pet-shop", attributes={"app.tier": "gold"}):
+        a_turn()
+    pipeline.shutdown()
+    exported = text(inbox, "traces")
+    for kept in (b"app.tier", b"gold", b"invoke_agent pet-shop", b"\x04shop"):
+        assert kept in exported
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OTEL_BSP_MAX_QUEUE_SIZE",
+        "OTEL_METRIC_EXPORT_INTERVAL",
+        "OTEL_METRICS_EXEMPLAR_FILTER",
+        "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
+        "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+    ],
+)
+def test_a_bad_variable_of_the_sdks_is_one_line_and_all_of_it_is_set_up(
+    name: str, inbox: Inbox, collector: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(name, "-sesame")
+    pipeline = memtrace.configure(endpoint=collector, protocol="http/protobuf", local="memory")
+    a_turn()
+    pipeline.shutdown()
+    assert {request.signal for request in inbox.requests} == {"traces", "metrics"}
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"{name} is ")
+    assert "sesame" not in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 import subprocess
 import sys
 import threading
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from collectors import black_hole, free_port, rotel
-from opentelemetry._logs import LogRecord
+from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import LogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, LogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -23,6 +24,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 
 from memtrace.errors import UsageError
 from memtrace.export import (
+    RedactingLogExporter,
     RedactingSpanExporter,
     default_policy,
     losses,
@@ -30,6 +32,7 @@ from memtrace.export import (
     otlp_logs,
     otlp_metrics,
     report,
+    variables,
     withheld,
 )
 from memtrace.export.pipeline import Batches
@@ -47,8 +50,10 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("MEMTRACE_ID_KEY", "k" * 32)
     id_key.cache_clear()
     withheld.reset()
+    variables.say.cache_clear()
     yield
     id_key.cache_clear()
+    variables.say.cache_clear()
 
 
 @contextmanager
@@ -282,6 +287,56 @@ def test_what_was_withheld_is_reported_with_its_key() -> None:
     provider.get_tracer("memtrace").start_span("memory.read", attributes={"note": WORD, "memory.query": WORD}).end()
     assert report() == {"note: unknown-key": 1, "memory.query: unknown-key": 1, **_shared(report())}
     assert WORD not in str(report())
+
+
+def test_the_line_that_tells_what_was_withheld_is_not_exported_in_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    exported = InMemoryLogRecordExporter()
+    provider = LoggerProvider(shutdown_on_exit=False)
+    provider.add_log_record_processor(SimpleLogRecordProcessor(RedactingLogExporter(exported, Policy())))
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            severity = SeverityNumber.DEBUG if record.levelno == logging.DEBUG else SeverityNumber.WARN
+            log = LogRecord(timestamp=1, body=record.getMessage(), severity_number=severity)
+            provider.get_logger(record.name).emit(log)
+
+    handler = Handler()
+    logging.getLogger().addHandler(handler)
+    try:
+        with caplog.at_level(logging.DEBUG):
+            for name in ("app", "memtrace.export"):
+                logging.getLogger(name).warning("%s", WORD)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert len(exported.get_finished_logs()) == 2
+    assert len([record for record in caplog.records if record.levelno == logging.DEBUG]) == 2
+
+
+FORKING = """
+import os, signal
+from memtrace.export import losses, withheld
+with withheld._lock:
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        withheld.lost("spans", 1)
+        os._exit(losses() != {"spans": 1})
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_child_process_counts_on_though_its_parent_counted_when_it_forked() -> None:
+    environment = {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    ended = subprocess.run([sys.executable, "-c", FORKING], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout == "0\n"
+
+
+def test_a_report_is_bounded_whatever_the_keys() -> None:
+    provider = _to([], Policy())
+    for number in range(1100):
+        provider.get_tracer("memtrace").start_span("x", attributes={f"{number}{'k' * 10_000}": 1}).end()
+    assert len(report()) <= withheld.MOST_KEYS + 1
+    assert max(map(len, report())) < 300
 
 
 def test_a_span_says_how_much_was_withheld() -> None:

@@ -22,9 +22,9 @@ BAD = "sesame"
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("MEMTRACE_ID_KEY", "k" * 32)
-    variables._say.cache_clear()
+    variables.say.cache_clear()
     yield
-    variables._say.cache_clear()
+    variables.say.cache_clear()
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
@@ -59,7 +59,7 @@ def test_an_address_http_cannot_go_to(monkeypatch: pytest.MonkeyPatch, caplog: p
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")
     otlp(protocol="http/protobuf").shutdown()
     assert [r.getMessage() for r in caplog.records] == [
-        "OTEL_EXPORTER_OTLP_ENDPOINT is no http:// or https:// URL: nothing will arrive"
+        "OTEL_EXPORTER_OTLP_ENDPOINT is no http:// or https:// URL: nothing is sent"
     ]
 
 

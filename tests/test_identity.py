@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,3 +83,14 @@ def test_the_key_may_be_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 def test_neither_key_nor_tenant_is_in_a_repr() -> None:
     assert repr(IdKey(KEY.encode(), "acme")) == "IdKey()"
+
+
+def test_the_warning_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hunter2")
+    code = "from memtrace.export import default_policy; default_policy(); default_policy()"
+    environment = {"MEMTRACE_ID_KEY_FILE": str(tmp_path / "key"), "PYTHONPATH": str(Path(__file__).parent.parent)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    (line,) = ended.stderr.splitlines()
+    assert line.endswith("IdKeyWarning: MEMTRACE_ID_KEY_FILE is shorter than 32 bytes; ids are dropped")

@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from turns_recorded import text_of, turn_of
 
 from memtrace import cli
 from memtrace.errors import UsageError
 from memtrace.export import LocalRecord, RecentSpans, erase, losses, recorded, withheld
 from memtrace.identity import IdKey, id_key
-from memtrace.model import Author, Message
-from memtrace.tracing import Tracing, own
 
 
 @pytest.fixture(autouse=True)
@@ -28,22 +26,6 @@ def _id_key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     withheld.reset()
     yield
     id_key.cache_clear()
-
-
-def turn_of(user: str, says: str, *, content: bool = True) -> list[ReadableSpan]:
-    """The spans of a turn in which the user's id is on the turn only, and their words on the model call only."""
-    memory, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(memory))
-    if content:
-        own(provider)
-    tracing = Tracing(tracer_provider=provider)
-    with tracing.turn("pet-shop", user=user), tracing.model_call("m", [Message(Author.USER, says)]):
-        pass
-    return list(memory.get_finished_spans())
-
-
-def text_of(directory: Path) -> str:
-    return "".join(file.read_text() for file in sorted(directory.glob("*")))
 
 
 class Clock:
@@ -196,7 +178,7 @@ def test_a_record_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written to"):
         LocalRecord(tmp_path / "file")
-    with pytest.raises(UsageError, match="keeps nothing"):
+    with pytest.raises(UsageError, match="max_bytes=0 is no bound of a record"):
         LocalRecord(tmp_path / "record", max_bytes=0)
 
 

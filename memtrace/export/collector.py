@@ -7,7 +7,6 @@ endpoint, headers, time limits, compression and certificates.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from importlib import import_module
@@ -18,18 +17,20 @@ from memtrace.errors import UsageError
 from memtrace.export import variables
 from memtrace.export.exporters import RedactingLogExporter, RedactingMetricExporter, RedactingSpanExporter
 from memtrace.export.parting import Parting
+from memtrace.export.read_by_sdk import is_address, settle_batches, settle_exporter, settle_metrics
 from memtrace.export.settings import default_policy
 from memtrace.redaction import Policy
 
 GRPC: Final = "grpc"
 HTTP: Final = "http/protobuf"
+NOWHERE: Final = "http://localhost"
+"""For an exporter that is not to send."""
 
 _EXPORTERS: Final = {
     "traces": ("trace_exporter", "OTLPSpanExporter"),
     "logs": ("_log_exporter", "OTLPLogExporter"),
     "metrics": ("metric_exporter", "OTLPMetricExporter"),
 }
-_log = logging.getLogger("memtrace.export")
 
 
 def otlp(
@@ -67,6 +68,7 @@ class OTLPSpans(RedactingSpanExporter):
     """The entry point ``memtrace_otlp`` for spans."""
 
     def __init__(self) -> None:
+        settle_batches("OTEL_BSP")
         super().__init__(_plain("traces"), default_policy())
 
 
@@ -74,6 +76,7 @@ class OTLPLogs(RedactingLogExporter):
     """The entry point ``memtrace_otlp`` for log records."""
 
     def __init__(self) -> None:
+        settle_batches("OTEL_BLRP")
         super().__init__(_plain("logs"), default_policy())
 
 
@@ -81,6 +84,7 @@ class OTLPMetrics(RedactingMetricExporter):
     """The entry point ``memtrace_otlp`` for metrics."""
 
     def __init__(self) -> None:
+        settle_metrics()
         super().__init__(_plain("metrics"), default_policy())
 
 
@@ -95,20 +99,20 @@ def _plain(signal: str, endpoint: str = "", protocol: str = "", headers: Mapping
         raise UsageError(f"exporting over {chosen} needs: pip install 'memtrace-otel[export]'") from error
     options = _address(signal, chosen, endpoint) | ({"headers": dict(headers)} if headers else {})
     options["compression"] = variables.compression(signal, package)
-    return Parting(lambda timeout: made(timeout=timeout, **options), variables.timeout(signal))
+    can_send = settle_exporter(signal, chosen, endpoint)
+    if not can_send:
+        options["endpoint"] = NOWHERE
+    return Parting(lambda timeout: made(timeout=timeout, **options), variables.timeout(signal), refusing=not can_send)
 
 
 def _address(signal: str, chosen: str, endpoint: str) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if not endpoint and chosen == HTTP:
-        variables.endpoint_fits(signal)
-    if endpoint:
-        if urlsplit(endpoint).scheme not in ("http", "https"):
-            raise UsageError(f"endpoint={endpoint!r} is no http:// or https:// URL")
-        options["endpoint"] = endpoint if chosen == GRPC else _signal_url(endpoint, signal)
-        if chosen == GRPC:
-            options["insecure"] = urlsplit(endpoint).scheme != "https"
-    return options
+    if not endpoint:
+        return {}
+    if not is_address(endpoint, chosen) or "://" not in endpoint:
+        raise UsageError(f"endpoint={endpoint!r} is no http:// or https:// URL")
+    if chosen == GRPC:
+        return {"endpoint": endpoint, "insecure": urlsplit(endpoint).scheme != "https"}
+    return {"endpoint": _signal_url(endpoint, signal)}
 
 
 def _protocol(signal: str, given: str) -> str:
@@ -120,7 +124,7 @@ def _protocol(signal: str, given: str) -> str:
     name = next((name for name in names if os.environ.get(name)), "")
     chosen = os.environ[name].strip() if name else GRPC
     if chosen not in (GRPC, HTTP):
-        _log.warning("%s is neither %s nor %s: %s is used", name, GRPC, HTTP, GRPC)
+        variables.say(name, f"neither {GRPC} nor {HTTP}: {GRPC} is used")
         return GRPC
     return chosen
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from opentelemetry._logs import SeverityNumber
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
@@ -17,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from memtrace.export.rebuilding import Rebuilder
-from memtrace.export.withheld import Tally, lost
+from memtrace.export.withheld import Tally, lost, ready
 from memtrace.redaction import Policy
 
 SPANS: Final = "spans"
@@ -35,6 +36,7 @@ class RedactingSpanExporter(SpanExporter):
     def __init__(self, exporter: SpanExporter, policy: Policy) -> None:
         self._exporter = exporter
         self._policy = policy
+        ready()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Rebuild and hand on."""
@@ -56,10 +58,12 @@ class RedactingLogExporter(LogRecordExporter):
     def __init__(self, exporter: LogRecordExporter, policy: Policy) -> None:
         self._exporter = exporter
         self._policy = policy
+        ready()
 
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         """Rebuild and hand on."""
-        clean = _rebuilt(self._policy, batch, Rebuilder.log, LOGS)
+        others = [each for each in batch if not _is_own_debug(each)]
+        clean = _rebuilt(self._policy, others, Rebuilder.log, LOGS)
         success, failure = LogRecordExportResult.SUCCESS, LogRecordExportResult.FAILURE
         return _handed_on(self._exporter.export, clean, LOGS, success, failure)
 
@@ -80,6 +84,7 @@ class RedactingMetricExporter(MetricExporter):
         super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # noqa: SLF001  the SDK's own way
         self._exporter = exporter
         self._policy = policy
+        ready()
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **options: Any) -> MetricExportResult:
         """Rebuild and hand on."""
@@ -98,6 +103,13 @@ class RedactingMetricExporter(MetricExporter):
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
         """Flush the other exporter."""
         return self._exporter.force_flush(timeout_millis)
+
+
+def _is_own_debug(log: ReadableLogRecord) -> bool:
+    """Whether it tells of an earlier batch: exporting it would make another, without end."""
+    severity = log.log_record.severity_number
+    mine = log.instrumentation_scope is not None and log.instrumentation_scope.name == _log.name
+    return mine and severity is not None and severity.value < SeverityNumber.INFO.value
 
 
 def _rebuilt(policy: Policy, batch: Sequence[T], rebuild: Callable[[Rebuilder, T], T], signal: str) -> list[T]:

@@ -15,15 +15,22 @@ LAST_SECONDS: Final = 2.0
 """What the last export of a signal may take."""
 
 
-class Parting:
-    """An exporter that ``make`` makes with a time limit; when the process ends, one with a short limit instead."""
+REFUSED: Final = "REFUSED"
+"""The result of an export that was not tried."""
 
-    def __init__(self, make: Callable[[float], Any], timeout: float) -> None:
+
+class Parting:
+    """An exporter that ``make`` makes with a time limit; when the process ends, one with a short limit instead.
+
+    One that is ``refusing`` from the start, since it has nowhere to send to, is never asked.
+    """
+
+    def __init__(self, make: Callable[[float], Any], timeout: float, *, refusing: bool = False) -> None:
         self._make = make
         self._timeout = timeout
         self._exporter = make(timeout)
         self._parting = False
-        self._refused: Any = None
+        self._refused: Any = REFUSED if refusing else None
         # A provider that was registered later flushes earlier: `export` looks for itself whether the process ends.
         atexit.register(self.part)
 

@@ -20,8 +20,9 @@ from memtrace.errors import UsageError
 from memtrace.export import variables
 from memtrace.export.collector import otlp, otlp_metrics
 from memtrace.export.exporters import SPANS
+from memtrace.export.read_by_sdk import settle_limits, settle_metrics
 from memtrace.export.record import RECORDED, LocalRecord, RecentSpans
-from memtrace.export.settings import default_policy
+from memtrace.export.settings import default_policy, usable
 from memtrace.export.withheld import lost
 from memtrace.redaction import Policy
 
@@ -74,16 +75,18 @@ def configure(
         endpoint: and the next two are those of `memtrace.export.otlp`.
         protocol: ``grpc`` or ``http/protobuf``.
         headers: sent with every request.
-        policy: what may leave, in place of the allow-list with these names.
+        policy: what else may leave, such as ``default_policy().allowing(…)``; these names are added to it.
 
     Raises:
         UsageError: a provider is already set, or an argument is off.
     """
     if _is_set():
         raise UsageError("a tracer or meter provider is already set; add memtrace.export.otlp() to yours instead")
-    policy = policy or default_policy([service, *names])
+    policy = (policy or default_policy()).naming(*usable([service]), *usable(names))
     to = {"endpoint": endpoint, "protocol": protocol, "headers": headers, "policy": policy}
     spans, figures = (otlp(**to), otlp_metrics(**to)) if export else (None, None)  # type: ignore[arg-type]
+    settle_limits()
+    settle_metrics()
     record = RecentSpans() if local == MEMORY else None if local is None else LocalRecord(local)
     resource = Resource.create({"service.name": service} if service else {})
     tracers = _provider(resource, spans, record, content=record is not None or policy.payloads)

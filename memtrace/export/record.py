@@ -13,8 +13,10 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -31,6 +33,7 @@ RECORDED: Final = "recorded spans"
 _FILES: Final = 8
 """A record is cut into about so many files: it forgets by whole files."""
 _PATTERN: Final = "spans-*.jsonl"
+_NEW: Final = ".new"
 _KINDS: Final[tuple[IdKind, ...]] = ("user", "scope", "session", "conversation")
 _log = logging.getLogger("memtrace.export")
 
@@ -73,12 +76,13 @@ class LocalRecord(SpanExporter):
         max_age: float = OLDEST_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if max_bytes <= 0 or max_age <= 0:
-            raise UsageError(f"a record of {max_bytes} bytes and {max_age:g} seconds keeps nothing; give more than 0")
+        for name, bound in (("max_bytes", max_bytes), ("max_age", max_age)):
+            if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not 0 < bound < inf:
+                raise UsageError(f"{name}={bound!r} is no bound of a record; give a number above 0")
         self.directory = Path(directory).expanduser()
         self._max_bytes, self._max_age, self._clock = max_bytes, max_age, clock
         try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _made(self.directory)
             self.directory.chmod(0o700)
             with _locked(self.directory):
                 self._prune()
@@ -114,13 +118,14 @@ class LocalRecord(SpanExporter):
     def _append(self, line: bytes) -> None:
         descriptor = os.open(self._file_for(len(line)), os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "rb+") as file:
+            os.fchmod(descriptor, 0o600)  # Somebody may have copied it here.
             size = file.seek(0, os.SEEK_END)
             # A crash may have cut the last line short; what follows must not be read as part of it.
             whole = not size or os.pread(descriptor, 1, size - 1) == b"\n"
             file.write(line if whole else b"\n" + line)
 
     def _file_for(self, size: int) -> Path:
-        files = _files(self.directory)
+        files = _own(_files(self.directory))
         now = self._clock()
         if files:
             newest = files[-1]
@@ -131,7 +136,7 @@ class LocalRecord(SpanExporter):
         return self.directory / f"spans-{number:013d}.jsonl"
 
     def _prune(self) -> None:
-        files = _files(self.directory)
+        files = _own(_files(self.directory))
         sizes = {file: file.stat().st_size for file in files}
         # A file's last line is younger than the file by at most one file's age.
         oldest = self._clock() - self._max_age
@@ -143,9 +148,10 @@ class LocalRecord(SpanExporter):
 
 def recorded(directory: str | Path) -> Iterator[dict[str, Any]]:
     """The spans of a record, oldest first, as OTLP/JSON objects; a line that a crash cut short is left out."""
-    for file in _files(Path(directory)):
-        for line in file.read_bytes().splitlines():
-            yield from _spans(_parsed(line))
+    for file in _files(Path(directory).expanduser()):
+        with suppress(FileNotFoundError):  # Another process forgets it right now.
+            for line in file.read_bytes().splitlines():
+                yield from _spans(_parsed(line))
 
 
 def erase(directory: str | Path, user: str) -> int:
@@ -159,12 +165,17 @@ def erase(directory: str | Path, user: str) -> int:
     place = Path(directory).expanduser()
     if not user:
         raise UsageError("name a user: an empty id is nobody's")
-    if not place.is_dir():
-        raise UsageError(f"{place} is no directory, so no record")
-    with _locked(place):
-        names = _names(user)
-        traces = {span.get("traceId") for span in recorded(place) if not names.isdisjoint(_strings(span))}
-        return sum(_rewritten(file, traces) for file in _files(place)) if traces else 0
+    try:
+        if not place.is_dir():
+            raise UsageError(f"{place} is no directory, so no record")
+        with _locked(place):
+            names = _names(user)
+            traces = {span.get("traceId") for span in recorded(place) if not names.isdisjoint(_strings(span))}
+            return sum(_rewritten(file, traces) for file in _files(place))
+    except OSError as error:
+        raise UsageError(
+            f"not all of {user!r} was erased from {place}: {error.strerror}; mend that, and erase again"
+        ) from error
 
 
 def _names(user: str) -> set[str]:
@@ -186,7 +197,7 @@ def _strings(thing: Any) -> Iterator[str]:
 
 def _rewritten(file: Path, traces: set[Any]) -> int:
     """Leave these traces out of a file, and lines that cannot be read; how many spans went."""
-    kept, gone = [], 0
+    kept, gone, torn = [], 0, False
     for line in file.read_bytes().splitlines():
         batch = _parsed(line)
         before = len(list(_spans(batch)))
@@ -194,34 +205,72 @@ def _rewritten(file: Path, traces: set[Any]) -> int:
             scope["spans"] = [span for span in scope.get("spans", []) if span.get("traceId") not in traces]
         left = len(list(_spans(batch)))
         gone += before - left
+        torn |= not before
         if left:
             kept.append(_dumped(batch))
-    if not kept:
-        file.unlink()
-        return gone
-    new = file.with_suffix(".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.writelines(kept)
-        stream.flush()
-        os.fsync(stream.fileno())
-    new.replace(file)
+    if gone or torn:
+        _replaced(file, kept)
     return gone
+
+
+def _replaced(file: Path, lines: list[bytes]) -> None:
+    """Put these lines in place of a file, which stays its owner's, whoever erases."""
+    if not lines:
+        file.unlink()
+        return
+    new, owner = file.with_suffix(_NEW), file.stat()
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            _given(descriptor, owner)
+            stream.writelines(lines)
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(file)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Alone with the record, among threads and processes."""
+    """Alone with the record, among threads and processes. What an interrupted erasure left behind is gone."""
     descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
+        _given(descriptor, directory.stat())
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for left in directory.glob(f"*{_NEW}"):
+            left.unlink()
         yield
     finally:
         os.close(descriptor)
 
 
+def _given(descriptor: int, owner: os.stat_result) -> None:
+    if os.geteuid() == 0 and os.fstat(descriptor).st_uid != owner.st_uid:
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+
+
+def _made(directory: Path) -> None:
+    """A directory, and those above it, that did not exist: their owner's alone."""
+    for place in [*reversed(directory.parents), directory]:
+        place.mkdir(mode=0o700, exist_ok=True)
+
+
 def _files(directory: Path) -> list[Path]:
-    return sorted(directory.glob(_PATTERN))
+    """Oldest first; what only has the name of one, such as a link, is none."""
+    return sorted(file for file in directory.glob(_PATTERN) if _is_regular(file))
+
+
+def _is_regular(file: Path) -> bool:
+    try:
+        return S_ISREG(file.lstat().st_mode)
+    except FileNotFoundError:  # Another process forgets it right now.
+        return False
+
+
+def _own(files: list[Path]) -> list[Path]:
+    """Those that nobody else put there."""
+    return [file for file in files if file.stat().st_uid == os.geteuid()]
 
 
 def _opened(file: Path) -> float:
@@ -240,11 +289,13 @@ def _dumped(batch: Any) -> bytes:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
+    """The batch that a line holds; empty where it holds none."""
     try:
         batch = json.loads(line)
-    except ValueError:
+        whole = all(isinstance(span, dict) for span in _spans(batch))
+    except (ValueError, TypeError, AttributeError):
         return {}
-    return batch if isinstance(batch, dict) else {}
+    return batch if whole else {}
 
 
 def _scopes(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote
 
+from memtrace.errors import UsageError
+from memtrace.export.variables import say
 from memtrace.identity import id_key
 from memtrace.redaction import Policy
 
@@ -25,20 +26,34 @@ PAYLOADS: Final = "MEMTRACE_TRACE_PAYLOADS"
 NAMES: Final = "MEMTRACE_EXPORT_NAMES"
 
 _LONGEST_NAME: Final = 128
-_log = logging.getLogger("memtrace.export")
+_SERVICE: Final = "OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES"
 
 
 def default_policy(names: Iterable[str] = ()) -> Policy:
-    """The allow-list, with these names and the environment's, its id key, and its word on payloads."""
-    registered = {*names, *_listed(), *_service()}
-    return Policy(names=frozenset(filter(_usable, registered)), key=id_key(), payloads=payloads_wanted())
+    """The allow-list, with these names and the environment's, its id key, and its word on payloads.
+
+    Raises:
+        UsageError: the names are one text.
+    """
+    registered = usable(names) + usable(_listed(), NAMES) + usable(_service(), _SERVICE)
+    return Policy(names=frozenset(registered), key=id_key(), payloads=payloads_wanted())
+
+
+def usable(names: Iterable[str], where: str = "names") -> list[str]:
+    """Those that may be registered: what is no name at all, or very long, may not."""
+    if isinstance(names, str):
+        raise UsageError(f"names={names!r} is one text, and each of its letters a name; give a list")
+    given = [name for name in names if name]
+    if any(len(name) > _LONGEST_NAME for name in given):
+        say(f"a name in {where}", f"longer than {_LONGEST_NAME} characters: it is left out")
+    return [name for name in given if len(name) <= _LONGEST_NAME]
 
 
 def payloads_wanted() -> bool:
     """Whether ``MEMTRACE_TRACE_PAYLOADS`` is ``1``."""
     value = os.environ.get(PAYLOADS, "")
     if value not in ("", "0", "1"):
-        _log.warning("%s is neither 0 nor 1: payloads do not leave", PAYLOADS)
+        say(PAYLOADS, "neither 0 nor 1: payloads do not leave")
     return value == "1"
 
 
@@ -50,9 +65,3 @@ def _service() -> list[str]:
     pairs = [pair.partition("=") for pair in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")]
     values = [unquote(value.strip()) for key, _, value in pairs if key.strip().startswith(("service.", "deployment."))]
     return [os.environ.get("OTEL_SERVICE_NAME", "").strip(), *values]
-
-
-def _usable(name: str) -> bool:
-    if len(name) > _LONGEST_NAME:
-        _log.warning("a name to be exported is longer than %d characters and is left out", _LONGEST_NAME)
-    return 0 < len(name) <= _LONGEST_NAME

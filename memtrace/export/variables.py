@@ -18,10 +18,10 @@ TIMEOUT_SECONDS: Final = 10.0
 _COMPRESSIONS: Final = {"grpc": ("none", "gzip"), "http": ("none", "gzip", "deflate")}
 _ENUM: Final = {"none": "NoCompression", "gzip": "Gzip", "deflate": "Deflate"}
 _BATCH: Final = {
-    "max_queue_size": ("OTEL_BSP_MAX_QUEUE_SIZE", 2048),
-    "schedule_delay_millis": ("OTEL_BSP_SCHEDULE_DELAY", 5000),
-    "max_export_batch_size": ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512),
-    "export_timeout_millis": ("OTEL_BSP_EXPORT_TIMEOUT", 30_000),
+    "max_queue_size": ("MAX_QUEUE_SIZE", 2048),
+    "schedule_delay_millis": ("SCHEDULE_DELAY", 5000),
+    "max_export_batch_size": ("MAX_EXPORT_BATCH_SIZE", 512),
+    "export_timeout_millis": ("EXPORT_TIMEOUT", 30_000),
 }
 _log = logging.getLogger("memtrace.export")
 T = TypeVar("T")
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 def timeout(signal: str) -> float:
     """Seconds that one export may take, for ``traces``, ``logs`` or ``metrics``."""
-    return _read(_named(signal, "TIMEOUT"), _seconds, TIMEOUT_SECONDS, f"no number of seconds: {TIMEOUT_SECONDS:g}")
+    return _read(named(signal, "TIMEOUT"), _seconds, TIMEOUT_SECONDS, f"no number of seconds: {TIMEOUT_SECONDS:g}")
 
 
 def compression(signal: str, package: str) -> Any:
@@ -39,32 +39,32 @@ def compression(signal: str, package: str) -> Any:
     def known(text: str) -> str:
         return text.strip().lower() if text.strip().lower() in names else ""
 
-    chosen = _read(_named(signal, "COMPRESSION"), known, "none", f"none of {', '.join(names)}: none")
+    chosen = _read(named(signal, "COMPRESSION"), known, "none", f"none of {', '.join(names)}: none")
     module = "grpc" if package == "grpc" else "opentelemetry.exporter.otlp.proto.http"
     return getattr(import_module(module).Compression, _ENUM[chosen])
 
 
-def endpoint_fits(signal: str) -> bool:
-    """Whether the address, where one is given, is a URL that HTTP can go to."""
-    name = _named(signal, "ENDPOINT")
-    fits = os.environ.get(name, "http://").strip().startswith(("http://", "https://"))
-    return fits or _say(name, "no http:// or https:// URL: nothing will arrive")
+def batch_variable(prefix: str, argument: str) -> tuple[str, int]:
+    """The variable that an argument of the SDK's batch processor comes from, and the default."""
+    suffix, default = _BATCH[argument]
+    return f"{prefix}_{suffix}", default
 
 
-def batches() -> dict[str, int]:
-    """Arguments of the SDK's batch processor."""
-    read = {
-        key: _read(name, _positive, default, str(f"no positive number: {default}"))
-        for key, (name, default) in _BATCH.items()
-    }
+def batches(prefix: str = "OTEL_BSP") -> dict[str, int]:
+    """Arguments of the SDK's batch processor of spans, or (``OTEL_BLRP``) of log records."""
+    read = {}
+    for argument in _BATCH:
+        name, default = batch_variable(prefix, argument)
+        read[argument] = _read(name, _positive, default, f"no positive number: {default}")
     if read["max_export_batch_size"] > read["max_queue_size"]:
-        if os.environ.get(_BATCH["max_export_batch_size"][0]):
-            _say(_BATCH["max_export_batch_size"][0], f"more than the queue holds: {read['max_queue_size']} is used")
+        name, _ = batch_variable(prefix, "max_export_batch_size")
+        if os.environ.get(name):
+            say(name, f"more than the queue holds: {read['max_queue_size']} is used")
         read["max_export_batch_size"] = read["max_queue_size"]
     return read
 
 
-def _named(signal: str, setting: str) -> str:
+def named(signal: str, setting: str) -> str:
     """The variable that counts for a signal: its own, if it is set."""
     own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_{setting}"
     return own if os.environ.get(own) else f"OTEL_EXPORTER_OTLP_{setting}"
@@ -78,7 +78,7 @@ def _read(name: str, parse: Callable[[str], T], default: T, otherwise: str) -> T
     except ValueError:
         found = None
     if not found:
-        _say(name, f"{otherwise} is used")
+        say(name, f"{otherwise} is used")
     return found or default
 
 
@@ -91,8 +91,8 @@ def _positive(text: str) -> int:
     return max(int(text), 0)
 
 
-@lru_cache
-def _say(name: str, what: str) -> bool:
-    """Once for each variable, though three signals may read it."""
+@lru_cache(maxsize=256)
+def say(name: str, what: str) -> bool:
+    """Say it, once for each variable, though three signals may read it; false."""
     _log.warning("%s is %s", name, what)
     return False

@@ -7,6 +7,7 @@ somebody's words. `report` tells all keys, to whoever has the process in hand.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import Counter
 from functools import lru_cache
@@ -19,12 +20,22 @@ from memtrace.redaction import OTHER, Policy, Reason, known
 
 MOST_KEYS: Final = 1000
 """A report has at most so many lines; what comes after is counted as ``other``."""
+_LONGEST_KEY: Final = 256
 
 _log = logging.getLogger("memtrace.export")
 _lock = threading.Lock()
 _withheld: Counter[tuple[str, Reason]] = Counter()
 _lost: Counter[str] = Counter()
 _POLICY: Final = Policy()
+
+
+def _unlocked() -> None:
+    """In a child process nobody holds the lock, though a thread of the parent may have when it forked."""
+    global _lock  # A lock cannot be told that its owner is gone.
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlocked)
 
 
 class Tally:
@@ -45,13 +56,18 @@ class Tally:
         with _lock:
             for (key, reason), number in self._counts.items():
                 named[str(known(key, _POLICY)), reason] += number
-                room = (key, reason) in _withheld or len(_withheld) < MOST_KEYS
-                _withheld[key if room else OTHER, reason] += number
+                short = key[:_LONGEST_KEY]
+                room = (short, reason) in _withheld or len(_withheld) < MOST_KEYS
+                _withheld[short if room else OTHER, reason] += number
         for (key, reason), number in named.items():
             _withheld_metric().add(number, {semconv.WITHHELD_KEY: key, semconv.WITHHELD_REASON: reason.value})
         if _log.isEnabledFor(logging.DEBUG):
             said = ", ".join(f"{key} ({reason}) {number}" for (key, reason), number in sorted(named.items()))
-            _log.debug("withheld from a batch of %s: %s; memtrace.export.report() tells every key", signal, said)
+            _log.debug(
+                "withheld from a batch of %s: %s; report() tells every key, Policy.allowing() lets one leave",
+                signal,
+                said,
+            )
 
 
 def lost(signal: str, count: int) -> None:
@@ -60,6 +76,12 @@ def lost(signal: str, count: int) -> None:
         with _lock:
             _lost[signal] += count
         _lost_metric().add(count, {semconv.EXPORT_SIGNAL: signal})
+
+
+def ready() -> None:
+    """Make the metrics, while there is a provider: at the end of a process there may be none."""
+    _withheld_metric()
+    _lost_metric()
 
 
 def report() -> dict[str, int]:

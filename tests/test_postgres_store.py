@@ -1,18 +1,17 @@
 import contextlib
 import gc
-import itertools
 import os
 import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing
 from functools import partial
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
+from storing import ALICE, PATIENCE, opening
 
 pytest.register_assert_rewrite("memtrace.stores.conformance")
 
@@ -20,32 +19,19 @@ import psycopg  # noqa: E402
 
 from memtrace.errors import StoreError, UsageError  # noqa: E402
 from memtrace.harness.faults import FaultProxy  # noqa: E402
-from memtrace.harness.services import Unavailable, start_postgres  # noqa: E402
 from memtrace.model import Level, Record, Scope  # noqa: E402
 from memtrace.stores import open_store, postgres, postgres_pool, postgres_schema  # noqa: E402
-from memtrace.stores.conformance import FactStoreContract, sharing  # noqa: E402
-from memtrace.stores.conformance.crowd import in_children, in_threads, killed_at_work  # noqa: E402
+from memtrace.stores.conformance import FactStoreContract  # noqa: E402
+from memtrace.stores.conformance.crowd import in_children, in_threads  # noqa: E402
 from memtrace.stores.postgres import PostgresStore  # noqa: E402
 
-ALICE = Scope(Level.USER, "alice")
 FAR = time.monotonic() + 3600
-ROUNDS = 200 if os.environ.get("MEMTRACE_SLOW") == "1" else 3
-PATIENCE = 0.5
-"""Seconds a test waits for a server that does not answer."""
 
 
 @pytest.fixture
 def opened(postgres_url):
-    """Opens stores, at one place if not told otherwise, and closes them in the end."""
-    stores = []
-
-    def open_one(url=postgres_url, **settings):
-        stores.append(PostgresStore(url, **settings))
-        return stores[-1]
-
-    yield open_one
-    for store in stores:
-        store.close()
+    with opening(PostgresStore, postgres_url) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -57,21 +43,6 @@ def store(opened):
 def proxy(postgres_url):
     with FaultProxy(postgres_url) as proxy:
         yield proxy
-
-
-@pytest.fixture(scope="module")
-def own_server():
-    """A server that may be harmed; it waits for the disk."""
-    try:
-        server = start_postgres(durable=True)
-    except Unavailable as missing:
-        if os.environ.get("MEMTRACE_REQUIRE_SERVICES") == "1":
-            raise
-        pytest.skip(str(missing))
-    with server:
-        if server.given:
-            pytest.skip("the server is somebody else's, and is not to be harmed")
-        yield server
 
 
 def ask(url, question, *values):
@@ -91,8 +62,6 @@ def as_user(url, login, database=None):
 
 
 class TestPostgres(FactStoreContract):
-    kills = max(20, ROUNDS)
-
     @pytest.fixture
     def reopen(self, opened):
         return opened
@@ -264,40 +233,40 @@ class TestRefusals:
         ask(postgres_url, "DROP TRIGGER no_room ON learned_memory")
         assert store.supersede(ALICE, kept.id, Record(ALICE, "is on Pro")) in store.newest(ALICE)
 
-    def test_a_wrong_password(self, own_server):
-        [(path,)] = ask(own_server.url, "SHOW hba_file")
-        ask(own_server.url, "DROP ROLE IF EXISTS guarded")
-        ask(own_server.url, "CREATE ROLE guarded SUPERUSER LOGIN PASSWORD 'right'")
+    def test_a_wrong_password(self, postgres_to_harm):
+        [(path,)] = ask(postgres_to_harm.url, "SHOW hba_file")
+        ask(postgres_to_harm.url, "DROP ROLE IF EXISTS guarded")
+        ask(postgres_to_harm.url, "CREATE ROLE guarded SUPERUSER LOGIN PASSWORD 'right'")
         lines = ["host all guarded all scram-sha-256", "host all all all trust"]
-        ask(own_server.url, f"COPY (SELECT unnest(ARRAY{lines})) TO '{path}'")
-        ask(own_server.url, "SELECT pg_reload_conf()")
+        ask(postgres_to_harm.url, f"COPY (SELECT unnest(ARRAY{lines})) TO '{path}'")
+        ask(postgres_to_harm.url, "SELECT pg_reload_conf()")
         for login, said in (
             ("guarded:secret", "refused the password"),
             ("guarded", "refused the password"),
             ("nobody:secret", "refused this user"),
         ):
             with pytest.raises(StoreError, match=said) as refusal:
-                _open_until_refused(as_user(own_server.url, login))
+                _open_until_refused(as_user(postgres_to_harm.url, login))
             assert "secret" not in str(refusal.value)
-        PostgresStore(as_user(own_server.url, "guarded:right")).close()
+        PostgresStore(as_user(postgres_to_harm.url, "guarded:right")).close()
 
-    def test_a_user_who_may_not_make_the_table(self, own_server):
-        ask(own_server.url, "DROP ROLE IF EXISTS guest")
-        ask(own_server.url, "CREATE ROLE guest LOGIN")
-        ask(own_server.url, "DROP DATABASE IF EXISTS others")
-        ask(own_server.url, "CREATE DATABASE others")
-        url = as_user(own_server.url, "guest", "others")
+    def test_a_user_who_may_not_make_the_table(self, postgres_to_harm):
+        ask(postgres_to_harm.url, "DROP ROLE IF EXISTS guest")
+        ask(postgres_to_harm.url, "CREATE ROLE guest LOGIN")
+        ask(postgres_to_harm.url, "DROP DATABASE IF EXISTS others")
+        ask(postgres_to_harm.url, "CREATE DATABASE others")
+        url = as_user(postgres_to_harm.url, "guest", "others")
         with pytest.raises(StoreError, match="does not permit this: grant"):
             PostgresStore(url)
-        ask(own_server.url, "ALTER ROLE guest CONNECTION LIMIT 0")
+        ask(postgres_to_harm.url, "ALTER ROLE guest CONNECTION LIMIT 0")
         with pytest.raises(StoreError, match="no connection left: raise max_connections"):
             PostgresStore(url)
 
-    def test_a_database_that_is_not_in_utf8(self, own_server):
-        ask(own_server.url, "DROP DATABASE IF EXISTS latin")
-        ask(own_server.url, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    def test_a_database_that_is_not_in_utf8(self, postgres_to_harm):
+        ask(postgres_to_harm.url, "DROP DATABASE IF EXISTS latin")
+        ask(postgres_to_harm.url, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
         with pytest.raises(StoreError, match="is in LATIN1: make a database with ENCODING 'UTF8'"):
-            PostgresStore(as_user(own_server.url, "postgres", "latin"))
+            PostgresStore(as_user(postgres_to_harm.url, "postgres", "latin"))
 
 
 def _open_until_refused(url):
@@ -366,8 +335,8 @@ class TestOutages:
         proxy.reset()
         self.assert_works_again(far)
 
-    def test_a_server_process_that_is_stopped(self, own_server):
-        with closing(PostgresStore(own_server.url, timeout=PATIENCE)) as store:
+    def test_a_server_process_that_is_stopped(self, postgres_to_harm):
+        with closing(PostgresStore(postgres_to_harm.url, timeout=PATIENCE)) as store:
             store.add(Record(ALICE, "likes tea"))
             with store._connections.lend(FAR) as connection:
                 process = connection.info.backend_pid
@@ -480,66 +449,6 @@ print(len(store.newest(alice)))
         assert followed <= known, "what superseded a record was deleted without it"
 
 
-class TestKills:
-    """A server that is killed has what it acknowledged, whole."""
-
-    def test_a_killed_server_loses_nothing_it_acknowledged(self, own_server):
-        url = own_server.url
-        for number in range(ROUNDS):
-            scope = Scope(Level.USER, f"round {number}")
-            told, enough = [], threading.Event()
-            writer = threading.Thread(target=_write_until_it_fails, args=(url, scope, told, enough), daemon=True)
-            writer.start()
-            enough.wait()
-            own_server.kill()
-            writer.join()
-            own_server.start()
-            with closing(PostgresStore(url)) as store:
-                facts = [record.text for record in store.history(scope)[::-1]]
-                assert facts == [_fact(each) for each in range(len(facts))]
-                assert len(told) <= len(facts) <= len(told) + 1
-                assert len(store.newest(Scope(Level.USER, f"round {number}, plan"))) == 1
-
-    def test_a_server_that_is_killed_with_its_writer_loses_nothing_it_acknowledged(self, own_server):
-        reopen = partial(PostgresStore, own_server.url)
-        for number in range(ROUNDS):
-            scope = Scope(Level.USER, f"round {number}", "both")
-            told = killed_at_work(partial(sharing._write_for_ever, reopen, scope), after=number % 40)
-            own_server.kill()
-            own_server.start()
-            with closing(reopen()) as store:
-                sharing._assert_whole(store, scope, done=max(told, default=0))
-
-    def test_a_store_outlives_its_server(self, own_server):
-        with closing(PostgresStore(own_server.url)) as store:
-            scope = Scope(Level.USER, "outlives")
-            kept = store.add(Record(scope, "likes tea"))
-            own_server.kill()
-            with pytest.raises(StoreError, match="cannot be reached"):
-                store.newest(scope)
-            own_server.start()
-            assert store.newest(scope) == [kept]
-
-
-def _fact(number):
-    return f"fact {number} {'x' * (number * 977 % 9000)} end"
-
-
-def _write_until_it_fails(url, scope, told, enough):
-    plans = Scope(Level.USER, f"{scope.id}, plan")
-    with closing(PostgresStore(url)) as store:
-        plan = store.add(Record(plans, "plan 0"))
-        try:
-            for number in itertools.count():
-                store.add(Record(scope, _fact(number), created_at=1.0 + number))
-                told.append(number)
-                plan = store.supersede(plans, plan.id, Record(plans, f"plan {number + 1}"))
-                if number == random.Random(scope.id).randrange(30):
-                    enough.set()
-        except StoreError:
-            enough.set()
-
-
 class TestReading:
     """The newest cost what they are, not what is stored."""
 
@@ -549,7 +458,7 @@ class TestReading:
             store.add(Record(ALICE, f"fact {number}"))
         query = getattr(postgres, statement).replace("%(here)s", "$1").replace("%(source)s", "$2") + " LIMIT 50"
         types = "(bytea, text)" if "$2" in query else "(bytea)"
-        here = f"'\\x{postgres._place(ALICE).hex()}'" + (", ''" if "$2" in query else "")
+        here = f"'\\x{postgres.place(ALICE).hex()}'" + (", ''" if "$2" in query else "")
         with store._connections.lend(FAR) as connection:
             connection.execute(f"PREPARE reading{types} AS {query}")
             plan = [line for (line,) in connection.execute(f"EXPLAIN EXECUTE reading({here})")]

@@ -329,7 +329,7 @@ def test_a_superseded_facts_vector_is_dropped(lab):
     texts(memory, "lives")
     memory.update("Lives in Porto", old=old.id, scope_id="alice")
     texts(memory, "lives")
-    held = memory._kept.search._scopes[user_scope("alice")]
+    held = memory._kept.search._indexed._scopes[user_scope("alice")]
     assert list(held.texts.values()) == ["Lives in Porto"]
     assert len(held.index) == 1
 

@@ -25,6 +25,7 @@ _COLUMNS: Final = (
     "project_id, scope, scope_id, scope_sha256, fact, fact_sha256,"
     " confidence, source, source_trace_id, source_span_id, created_at"
 )
+_PGVECTOR: Final = "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
 _PEER_COLUMNS: Final = "project_id, scope, scope_id, fact, confidence, source, source_trace_id, created_at"
 
 
@@ -36,10 +37,13 @@ class Postgres:
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self._server = stack.enter_context(start_postgres())
-        version = self._connection(self._server.url).info.parameter_status("server_version")
+        connection = self._connection(self._server.url)
+        version = connection.info.parameter_status("server_version")
+        pgvector = connection.execute(_PGVECTOR).fetchone()
         self.about = {
             "server": f"PostgreSQL {version}",
             "driver": f"psycopg {psycopg.__version__} ({psycopg.pq.__impl__})",
+            "search": f"pgvector {pgvector[0]}" if pgvector else "an index in the process",
             "provider": self._server.provider,
         }
 

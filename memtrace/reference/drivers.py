@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,27 @@ from memtrace.reference.models import Completion, ModelError
 T = TypeVar("T")
 _READING: Final[set[asyncio.Task[Completion]]] = set()
 """An event loop holds no task that waits: one whose stream was forgotten must live until it is cancelled."""
+
+
+_MOST_THREADS: Final = 256
+
+
+class _Threads:
+    """Where the blocking steps of turns on event loops run.
+
+    Not in an event loop's own threads, which are few: turns that wait for a store would take them all, and with them
+    all that looks up a host's name. A forked child has none of its parent's.
+    """
+
+    def __init__(self) -> None:
+        self.start_anew()
+        os.register_at_fork(after_in_child=self.start_anew)
+
+    def start_anew(self) -> None:
+        self.pool = ThreadPoolExecutor(_MOST_THREADS, "memtrace-turn")
+
+
+_threads: Final = _Threads()
 
 
 class Cancelled(MemtraceError):
@@ -220,7 +242,7 @@ def _called(work: Callable[[], object], context: Context) -> object:
 async def _acalled(work: Callable[[], object], context: Context) -> object:
     if inspect.iscoroutinefunction(work):
         return await _task(work(), context)
-    value = await _to_the_end(asyncio.get_running_loop().run_in_executor(None, context.run, _tame, work))
+    value = await _to_the_end(asyncio.get_running_loop().run_in_executor(_threads.pool, context.run, _tame, work))
     return await _task(_awaited(value), context) if inspect.isawaitable(value) else value
 
 

@@ -9,9 +9,10 @@ from typing import Final, Literal
 from memtrace.errors import UsageError
 from memtrace.model import Level, Record, Scope
 from memtrace.reference.marks import Marks
-from memtrace.reference.search import FactSearch, Match
+from memtrace.reference.search import FactSearch
 from memtrace.reference.text import folded
 from memtrace.stores.contract import FactStore
+from memtrace.stores.vectors import Match
 from memtrace.tracing import Tracing, WriteSpan
 
 Tier = Literal["user", "global", "project"]

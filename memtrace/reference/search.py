@@ -1,48 +1,28 @@
-"""Durable facts by meaning: the store is the source of truth, the vectors a cache of it, made good at each query."""
+"""Durable facts by meaning: the store is the source of truth, and vectors are made good at each query."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
-from memtrace.model import Record, Scope
-from memtrace.reference.embedding import Embedder, embedded
-from memtrace.reference.vectors import VectorIndex
+from memtrace.model import Scope
+from memtrace.reference.embedding import Embedder
+from memtrace.reference.indexed_search import IndexedSearch
+from memtrace.reference.stored_search import StoredSearch
 from memtrace.stores.contract import FactStore
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A fact and how near it is to the query: the cosine of the angle, 1 is the same."""
-
-    record: Record
-    score: float
-
-
-@dataclass(slots=True)
-class _Vectors:
-    """The vectors of one scope. A number is a record's id, and stands for the text it had."""
-
-    texts: dict[int, str] = field(default_factory=dict)
-    index: VectorIndex = field(default_factory=VectorIndex)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+from memtrace.stores.vectors import KeepsVectors, Match
 
 
 class FactSearch:
-    """Facts near a query, each scope in an index of its own.
+    """Facts near a query: by the store's own vectors where it keeps them, else by an index in this process.
 
-    Every query first reads what is active in the store, embeds what is new and drops the vectors of what is gone, so
-    what another process added, updated or forgot is seen. At most ``scopes`` indexes are kept.
+    Either way what another process added, updated or forgot is seen by the next query. At most ``scopes`` indexes are
+    kept.
     """
 
     def __init__(self, store: FactStore, embedder: Embedder, *, scopes: int = 10_000) -> None:
         self._store = store
-        self._embedder = embedder
-        self._most = scopes
-        self._scopes: OrderedDict[Scope, _Vectors] = OrderedDict()
-        self._lock = threading.Lock()
+        self._indexed = IndexedSearch(store, embedder, scopes=scopes)
+        self._stored = StoredSearch(embedder)
 
     def search(self, scope: Scope, query: str, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
         """The ``limit`` nearest active facts, nearest first; with ``None`` all of them.
@@ -51,44 +31,11 @@ class FactSearch:
             StoreError: the store failed.
             Exception: whatever the embedder raises; the facts stay, and are embedded by a later query.
         """
-        vectors = self._of(scope)
-        with vectors.lock:
-            records = {record.id: record for record in self._store.newest(scope, None)}
-            self._synchronize(vectors, records, outgoing)
-            if not records or not query.strip():
-                return []
-            [wanted] = embedded(self._embedder, [outgoing(query)])
-            nearest = vectors.index.nearest(wanted, len(records) if limit is None else limit)
-            return [Match(records[number], score) for number, score in nearest]
+        vectors = self._store.vectors() if isinstance(self._store, KeepsVectors) else None
+        if vectors is None:
+            return self._indexed.search(scope, query, limit, outgoing)
+        return self._stored.search(vectors, scope, query, limit, outgoing)
 
     def drop(self, scope: Scope) -> None:
-        """Let go of a scope's vectors; those of facts that are still stored come back with the next query."""
-        with self._lock:
-            self._scopes.pop(scope, None)
-
-    def _of(self, scope: Scope) -> _Vectors:
-        with self._lock:
-            vectors = self._scopes.setdefault(scope, _Vectors())
-            self._scopes.move_to_end(scope)
-            if len(self._scopes) > self._most:
-                self._scopes.popitem(last=False)
-            return vectors
-
-    def _synchronize(self, vectors: _Vectors, records: dict[int, Record], outgoing: Callable[[str], str]) -> None:
-        gone = {
-            number for number, text in vectors.texts.items() if number not in records or records[number].text != text
-        }
-        if gone:
-            vectors.index.drop(gone)
-            for number in gone:
-                del vectors.texts[number]
-        self._embed(vectors, [record for number, record in records.items() if number not in vectors.texts], outgoing)
-
-    def _embed(self, vectors: _Vectors, new: Iterable[Record], outgoing: Callable[[str], str]) -> None:
-        records = list(new)
-        if not records:
-            return
-        made = embedded(self._embedder, [outgoing(record.text) for record in records])
-        for record, vector in zip(records, made, strict=True):
-            vectors.index.put(record.id, vector)
-            vectors.texts[record.id] = record.text
+        """Let go of what this process has of a scope; facts that are still stored come back with the next query."""
+        self._indexed.drop(scope)

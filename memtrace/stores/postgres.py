@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +28,9 @@ try:
     import psycopg
 
     from memtrace.stores.postgres_pool import ServerConnection, ServerConnections
+    from memtrace.stores.postgres_scope import alone, place
     from memtrace.stores.postgres_server import checked, connect, failure
+    from memtrace.stores.postgres_vectors import PostgresVectors, home_of_vectors
 except ImportError as missing:
     raise UsageError("a postgresql:// store needs psycopg 3: pip install 'memtrace-otel[postgres]'") from missing
 
@@ -78,9 +79,7 @@ _ADD: Final = f"""
     UNION ALL {_select(f"{_ACTIVE} AND fact_sha256 = %(fact_sha256)s AND NOT EXISTS (SELECT FROM written)")}
 """  # noqa: S608  constants of this module alone
 
-# These change several rows, so they run one after the other in a scope: each is sent in one message with the statement
-# that takes the scope's lock, and Postgres runs the two as one transaction, the second on what the first waited for.
-_LOCKED: Final = "SELECT pg_advisory_xact_lock(%(lock)s)"
+# These change several rows, so they run one after the other in a scope.
 _SUPERSEDE: Final = f"""
     WITH old AS ({_select(f"{_ACTIVE} AND id = %(id)s", f"{COLUMNS}, fact_sha256")}),
     kept AS (
@@ -139,6 +138,10 @@ class PostgresStore:
     write-ahead log until that is recycled, and in replicas and backups for as long as those are kept. Where that is too
     long, run ``VACUUM FULL learned_memory``, and keep the server's disks encrypted.
 
+    Where the extension ``vector`` (pgvector) is installed, or may be, search by meaning keeps the facts' vectors in the
+    database too, see `PostgresVectors`, and ``VACUUM FULL learned_memory_vectors`` frees theirs. Elsewhere, as with
+    SQLite and Redis, each process that searches has an index of its own.
+
     The server's own limits are a statement, a lock and an idle transaction, set when a connection is opened: a pooler
     in between has to work by session, or to ignore the startup parameter ``options``.
 
@@ -159,6 +162,8 @@ class PostgresStore:
         self._timeout = timeout
         # Not a method of this store, which would keep it alive: one that is dropped closes its connections.
         self._connections = ServerConnections(partial(connect, self._url, timeout=timeout), most=connections)
+        self._home_of_vectors: str | None = None
+        self._may_keep_vectors = True
         with self._connection():
             pass
 
@@ -179,7 +184,7 @@ class PostgresStore:
         """See `FactStore.get`."""
         if not (holds_something(scope) and 0 < record_id <= LARGEST_ID):
             return None
-        rows = self._rows(_WITH_ID, {"here": _place(scope), "id": record_id})
+        rows = self._rows(_WITH_ID, {"here": place(scope), "id": record_id})
         return next(iter(to_records(scope, rows)), None)
 
     def newest(self, scope: Scope, limit: int | None = 50, *, source: str | None = None) -> list[Record]:
@@ -190,14 +195,14 @@ class PostgresStore:
         # In the statement's text, so that its one plan is made for this limit.
         first = "" if limit is None else f" LIMIT {min(int(limit), LARGEST_ID)}"
         if source is None:
-            return to_records(scope, self._rows(_NEWEST + first, {"here": _place(scope)}))
-        return to_records(scope, self._rows(_NEWEST_OF_SOURCE + first, {"here": _place(scope), "source": source}))
+            return to_records(scope, self._rows(_NEWEST + first, {"here": place(scope)}))
+        return to_records(scope, self._rows(_NEWEST_OF_SOURCE + first, {"here": place(scope), "source": source}))
 
     def history(self, scope: Scope) -> list[Record]:
         """See `FactStore.history`."""
         if not holds_something(scope):
             return []
-        return to_records(scope, self._rows(_HISTORY, {"here": _place(scope)}))
+        return to_records(scope, self._rows(_HISTORY, {"here": place(scope)}))
 
     def everyone(self, level: str, project: str = "") -> list[Record]:
         """See `FactStore.everyone`."""
@@ -214,7 +219,7 @@ class PostgresStore:
             raise UsageError("a record is superseded by one of its own scope: give both the same")
         with self._connection() as db:
             known = 0 < record_id <= LARGEST_ID
-            row = _alone(db, scope, _SUPERSEDE, {**_values(new), "id": record_id}).fetchone() if known else None
+            row = alone(db, scope, _SUPERSEDE, {**_values(new), "id": record_id}).fetchone() if known else None
         if row is None:
             raise UsageError(f"record {record_id} is no active record of this scope: name one that it has")
         return _record(scope, row)
@@ -224,13 +229,13 @@ class PostgresStore:
         require_scope(scope)
         with self._connection() as db:
             if record_id is None:
-                cursor = _alone(db, scope, _DELETE_ALL, {})
+                cursor = alone(db, scope, _DELETE_ALL, {})
                 active = cursor.rowcount
                 cursor.nextset()
                 return active + cursor.rowcount
             if not 0 < record_id <= LARGEST_ID:
                 return 0
-            return _alone(db, scope, _DELETE, {"id": record_id}).rowcount
+            return alone(db, scope, _DELETE, {"id": record_id}).rowcount
 
     def prune(self, scope: Scope, source: str, keep: int) -> list[Record]:
         """See `FactStore.prune`."""
@@ -239,12 +244,23 @@ class PostgresStore:
         if not is_storable(source):
             return []
         with self._connection() as db:
-            rows = _alone(db, scope, _PRUNE, {"source": source, "keep": min(keep, LARGEST_ID)}).fetchall()
+            rows = alone(db, scope, _PRUNE, {"source": source, "keep": min(keep, LARGEST_ID)}).fetchall()
         return to_records(scope, rows)
+
+    def vectors(self) -> PostgresVectors | None:
+        """See `KeepsVectors.vectors`. What the first call finds holds until `close`."""
+        home = self._home_of_vectors
+        if home is None and self._may_keep_vectors:
+            with self._connection() as db:
+                home = home_of_vectors(db, hide_password(self._url))
+            self._home_of_vectors, self._may_keep_vectors = home, home is not None
+        # Made anew each time: kept here, the two would keep each other alive.
+        return None if home is None else PostgresVectors(self._connection, home)
 
     def close(self) -> None:
         """See `FactStore.close`."""
         self._connections.close()
+        self._home_of_vectors, self._may_keep_vectors = None, True
 
     def _rows(self, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._connection() as db:
@@ -260,19 +276,12 @@ class PostgresStore:
             raise failure(self._url, error, deadline=deadline) from error
 
 
-def _place(scope: Scope) -> bytes:
-    """What stands for a scope: 32 bytes, of parts that begin with how long they are, so that no two join alike."""
-    level = str(scope.level)
-    named = f"{len(scope.project)}:{scope.project}{len(level)}:{level}{scope.id}"
-    return hashlib.sha256(named.encode()).digest()
-
-
 def _values(new: Record) -> dict[str, Any]:
     return {
         "project": new.scope.project,
         "level": str(new.scope.level),
         "id_in_level": new.scope.id,
-        "here": _place(new.scope),
+        "here": place(new.scope),
         "fact": new.text,
         "fact_sha256": digest(new.text),
         "confidence": new.confidence,
@@ -285,14 +294,3 @@ def _values(new: Record) -> dict[str, Any]:
 
 def _record(scope: Scope, row: Sequence[Any]) -> Record:
     return to_records(scope, [row])[0]
-
-
-def _alone(
-    db: ServerConnection, scope: Scope, statement: str, values: Mapping[str, Any]
-) -> psycopg.ClientCursor[tuple[Any, ...]]:
-    """Run a statement while no other of these runs in the scope; the cursor is at its result."""
-    here = _place(scope)
-    cursor = psycopg.ClientCursor(db)
-    cursor.execute(f"{_LOCKED};{statement}", {**values, "here": here, "lock": int.from_bytes(here[:8], signed=True)})
-    cursor.nextset()
-    return cursor

@@ -26,6 +26,10 @@ T = TypeVar("T")
 _EVENTS: Final = {PollingStatus.READING: select.POLLIN, PollingStatus.WRITING: select.POLLOUT}
 
 
+class Unreached(psycopg.OperationalError):
+    """There is no connection: nothing was asked of the server."""
+
+
 class ServerConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that waits for its server until ``deadline`` (of `time.monotonic`) and no longer."""
 
@@ -37,7 +41,8 @@ class ServerConnection(psycopg.Connection[tuple[Any, ...]]):
         """A new connection, made by ``deadline``; `psycopg.connect` would give each of several hosts 2 seconds or more.
 
         Raises:
-            psycopg.OperationalError: it is refused; `psycopg.errors.ConnectionTimeout` where nothing answers.
+            Unreached: it is refused.
+            psycopg.errors.ConnectionTimeout: nothing answers.
         """
         pgconn = PGconn.connect_start(conninfo.encode())
         try:
@@ -158,7 +163,7 @@ def _finish_connecting(pgconn: abc.PGconn, deadline: float) -> None:
         poll.register(pgconn.socket, _EVENTS[status])
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise psycopg.errors.ConnectionTimeout("connection timeout expired")
-    raise psycopg.OperationalError(pgconn.error_message.decode(errors="replace"))
+    raise Unreached(pgconn.error_message.decode(errors="replace"))
 
 
 def _close_all(connections: list[ServerConnection]) -> None:

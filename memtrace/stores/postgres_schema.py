@@ -1,7 +1,8 @@
-"""The table of a fact store on Postgres: its schema by version."""
+"""The tables of a fact store on Postgres: the schema of each by version."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from memtrace.errors import StoreError
@@ -9,7 +10,7 @@ from memtrace.errors import StoreError
 if TYPE_CHECKING:
     from memtrace.stores.postgres_pool import ServerConnection
 
-_LOCK: Final = int.from_bytes(b"memtrace", signed=True)
+LOCK: Final = int.from_bytes(b"memtrace", signed=True)
 """Whoever makes or changes the schema holds the advisory lock of this number."""
 
 _VERSIONED: Final = "memtrace schema "
@@ -63,33 +64,43 @@ _LOOK: Final = """
     SELECT current_schema(), mine.oid IS NOT NULL, obj_description(mine.oid, 'pg_class')
     FROM (SELECT) AS nothing LEFT JOIN (
         SELECT pg_class.oid FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-        WHERE relname = 'learned_memory' AND nspname = current_schema()
+        WHERE relname = %s AND nspname = current_schema()
     ) AS mine ON true
 """
 """Reads the catalog itself: `to_regclass` may answer from a cache, without what others made a moment ago."""
 
 
 def update_schema(connection: ServerConnection, url: str) -> None:
-    """Make the table, or bring it to the schema of today, where that is needed; one process does it, others wait.
+    """Make the table of facts, or bring it to the schema of today.
 
     Raises:
         StoreError: the table is not ours or of a newer version, or there is no schema to make it in.
         psycopg.Error: Postgres failed.
     """
-    if _version(connection, url) == len(_STEPS):
+    bring_to_today(connection, url, "learned_memory", _STEPS)
+
+
+def bring_to_today(connection: ServerConnection, url: str, table: str, steps: Sequence[Sequence[str]]) -> None:
+    """Take the steps that a table has not taken yet, if any; one process does it, others wait.
+
+    Raises:
+        StoreError: the table is not ours or of a newer version, or there is no schema to make it in.
+        psycopg.Error: Postgres failed.
+    """
+    if _version(connection, url, table, len(steps)) == len(steps):
         return
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [_LOCK])
+        connection.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [LOCK])
         # Asked again: another process may have been faster.
-        for step in _STEPS[_version(connection, url) :]:
+        for step in steps[_version(connection, url, table, len(steps)) :]:
             for statement in step:
                 connection.execute(statement)
-        connection.execute(f"COMMENT ON TABLE learned_memory IS '{_VERSIONED}{len(_STEPS)}'")
+        connection.execute(f"COMMENT ON TABLE {table} IS '{_VERSIONED}{len(steps)}'")
 
 
-def _version(connection: ServerConnection, url: str) -> int:
+def _version(connection: ServerConnection, url: str, table: str, newest: int) -> int:
     """How many steps the table in the current schema has taken."""
-    schema, found, comment = connection.execute(_LOOK).fetchone() or (None, False, None)
+    schema, found, comment = connection.execute(_LOOK, [table]).fetchone() or (None, False, None)
     if schema is None:
         raise StoreError(f"{url} has no schema to use: create one, and name it in the search_path")
     if not found:
@@ -97,11 +108,11 @@ def _version(connection: ServerConnection, url: str) -> int:
     version = str(comment or "").removeprefix(_VERSIONED)
     if comment == version or not version.isdecimal():
         raise StoreError(
-            f"{url} has a table learned_memory in schema {schema} that is not memtrace's:"
+            f"{url} has a table {table} in schema {schema} that is not memtrace's:"
             " name another database, or another schema with ?options=-csearch_path%3DNAME"
         )
-    if int(version) > len(_STEPS):
+    if int(version) > newest:
         raise StoreError(
-            f"{url} was written by a newer memtrace (schema {version}, this one knows {len(_STEPS)}): upgrade memtrace"
+            f"{url} was written by a newer memtrace (schema {version}, this one knows {newest}): upgrade memtrace"
         )
     return int(version)

@@ -11,8 +11,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.stores.location import hide_password
-from memtrace.stores.postgres_pool import ServerConnection
+from memtrace.stores.postgres_pool import ServerConnection, Unreached
 from memtrace.stores.postgres_schema import update_schema
+from memtrace.stores.rows import MAYBE_DONE
 
 _FORM: Final = "postgresql://user:password@host:5432/database, with % codes for special characters (%40 for @)"
 
@@ -31,7 +32,7 @@ _REMEDIES: Final = {
     "55P03": "stayed locked by another writer: try again when that one is done",
     "57014": "did not finish in time: try again when it is less busy, or raise timeout=",
     "57P01": "is shutting down: try again when it is up",
-    "57P02": "has crashed: try again when it is up",
+    "57P02": f"has crashed: try again when it is up; {MAYBE_DONE}",
     "57P03": "is not ready yet: try again when it is up",
 }
 """By SQLSTATE."""
@@ -90,13 +91,16 @@ def failure(url: str, error: psycopg.Error, *, deadline: float) -> StoreError:
     state = error.sqlstate or next((state for words, state in _STATES if re.search(words, said)), "")
     if state in _REMEDIES:
         return StoreError(f"{hide_password(url)} {_REMEDIES[state]}")
+    asked = not isinstance(error, Unreached | psycopg.errors.ConnectionTimeout)
+    perhaps = f"; {MAYBE_DONE}" if asked else ""
     if not state and (time.monotonic() >= deadline or isinstance(error, psycopg.errors.ConnectionTimeout)):
         return StoreError(
-            f"{hide_password(url)} did not answer in time: check the host and the network, or raise timeout=;"
-            " a write that was under way may be done or not"
+            f"{hide_password(url)} did not answer in time: check the host and the network, or raise timeout={perhaps}"
         )
     if not state and isinstance(error, psycopg.OperationalError):
-        return StoreError(f"{hide_password(url)} cannot be reached: check the host, the port and the network ({said})")
+        return StoreError(
+            f"{hide_password(url)} cannot be reached: check the host, the port and the network ({said}){perhaps}"
+        )
     return StoreError(f"{hide_password(url)} failed: {said}")
 
 

@@ -1,0 +1,82 @@
+"""Durable facts by meaning, by an index in this process: a cache of the store, made good at each query."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from memtrace.model import Record, Scope
+from memtrace.reference.embedding import Embedder, embedded
+from memtrace.reference.vectors import VectorIndex
+from memtrace.stores.contract import FactStore
+from memtrace.stores.vectors import Match
+
+
+@dataclass(slots=True)
+class _Vectors:
+    """The vectors of one scope. A number is a record's id, and stands for the text it had."""
+
+    texts: dict[int, str] = field(default_factory=dict)
+    index: VectorIndex = field(default_factory=VectorIndex)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class IndexedSearch:
+    """Facts near a query, each scope in an index of its own.
+
+    Every query first reads what is active in the store, embeds what is new and drops the vectors of what is gone, so
+    what another process added, updated or forgot is seen. At most ``scopes`` indexes are kept.
+    """
+
+    def __init__(self, store: FactStore, embedder: Embedder, *, scopes: int = 10_000) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._most = scopes
+        self._scopes: OrderedDict[Scope, _Vectors] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def search(self, scope: Scope, query: str, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
+        """See `FactSearch.search`."""
+        vectors = self._of(scope)
+        with vectors.lock:
+            records = {record.id: record for record in self._store.newest(scope, None)}
+            self._synchronize(vectors, records, outgoing)
+            if not records or not query.strip():
+                return []
+            [wanted] = embedded(self._embedder, [outgoing(query)])
+            nearest = vectors.index.nearest(wanted, len(records) if limit is None else limit)
+            return [Match(records[number], score) for number, score in nearest]
+
+    def drop(self, scope: Scope) -> None:
+        """See `FactSearch.drop`."""
+        with self._lock:
+            self._scopes.pop(scope, None)
+
+    def _of(self, scope: Scope) -> _Vectors:
+        with self._lock:
+            vectors = self._scopes.setdefault(scope, _Vectors())
+            self._scopes.move_to_end(scope)
+            if len(self._scopes) > self._most:
+                self._scopes.popitem(last=False)
+            return vectors
+
+    def _synchronize(self, vectors: _Vectors, records: dict[int, Record], outgoing: Callable[[str], str]) -> None:
+        gone = {
+            number for number, text in vectors.texts.items() if number not in records or records[number].text != text
+        }
+        if gone:
+            vectors.index.drop(gone)
+            for number in gone:
+                del vectors.texts[number]
+        self._embed(vectors, [record for number, record in records.items() if number not in vectors.texts], outgoing)
+
+    def _embed(self, vectors: _Vectors, new: Iterable[Record], outgoing: Callable[[str], str]) -> None:
+        records = list(new)
+        if not records:
+            return
+        made = embedded(self._embedder, [outgoing(record.text) for record in records])
+        for record, vector in zip(records, made, strict=True):
+            vectors.index.put(record.id, vector)
+            vectors.texts[record.id] = record.text

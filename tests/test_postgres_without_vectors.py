@@ -1,0 +1,151 @@
+import logging
+from contextlib import closing
+
+import pytest
+from searching import FACTS, ask, database_without_vectors, fill, kept, require_pgvector, search, texts
+from storing import ALICE, PATIENCE, opening
+
+from memtrace.errors import StoreError
+from memtrace.harness.faults import FaultProxy
+from memtrace.reference.embedding import HashEmbedder
+from memtrace.reference.search import FactSearch
+from memtrace.stores import SqliteStore, postgres_vectors
+from memtrace.stores.postgres import PostgresStore
+from memtrace.stores.vectors import KeepsVectors
+
+
+@pytest.fixture
+def opened(postgres_url):
+    require_pgvector(postgres_url)
+    with opening(PostgresStore, postgres_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(opened):
+    return opened()
+
+
+@pytest.fixture
+def database(postgres_server):
+    with database_without_vectors(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture
+def as_guest(postgres_server, database):
+    """That database, for a role that may make tables and no extension."""
+    ask(postgres_server.url, "CREATE ROLE modest LOGIN")
+    ask(database, "GRANT CREATE ON SCHEMA public TO modest")
+    yield database.replace("://postgres@", "://modest@")
+    ask(database, "DROP OWNED BY modest CASCADE")
+    ask(postgres_server.url, "DROP ROLE modest")
+
+
+class TestWithoutPgvector:
+    """Search works by an index in the process, and the log says once why."""
+
+    def assert_falls_back(self, url, caplog, reason):
+        with closing(PostgresStore(url)) as store, caplog.at_level(logging.INFO, "memtrace"):
+            fill(store)
+            assert store.vectors() is None
+            mine = FactSearch(store, HashEmbedder(64))
+            assert texts(mine.search(ALICE, "saxophone", 1, str)) == [FACTS[0]]
+            store.delete(ALICE, store.newest(ALICE)[-1].id)
+            assert FACTS[0] not in texts(mine.search(ALICE, "saxophone", 1, str))
+        [line] = [record for record in caplog.records if "keeps no vectors" in record.message]
+        assert line.levelno == logging.INFO
+        assert reason in line.message
+
+    def test_a_user_who_may_not_install_it(self, as_guest, caplog):
+        self.assert_falls_back(as_guest, caplog, "permission denied to create extension")
+
+    def test_a_server_that_does_not_have_it(self, database, caplog, monkeypatch):
+        monkeypatch.setattr(postgres_vectors, "_AVAILABLE", "SELECT 1 FROM pg_available_extensions WHERE name = 'none'")
+        self.assert_falls_back(database, caplog, "has no extension vector")
+
+    def test_a_server_that_lists_it_and_refuses_it(self, database, caplog, monkeypatch):
+        monkeypatch.setattr(postgres_vectors, "_SHARED", "SELECT nspname FROM pg_namespace WHERE nspname = 'public'")
+        ask(database, """
+            CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$
+                BEGIN RAISE 'extension "vector" is not allow-listed' USING ERRCODE = 'feature_not_supported'; END $$;
+            CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE EXTENSION') EXECUTE FUNCTION refuse()
+            """)  # fmt: skip
+        self.assert_falls_back(database, caplog, "not allow-listed")
+
+    def test_a_user_who_may_not_use_anothers_vectors(self, as_guest, database, caplog):
+        with closing(PostgresStore(database)) as store:
+            assert store.vectors() is not None
+        ask(database, "GRANT ALL ON learned_memory TO modest")
+        self.assert_falls_back(as_guest, caplog, "may not use learned_memory_vectors")
+        with closing(PostgresStore(as_guest)) as store:
+            ask(database, "GRANT ALL ON learned_memory_vectors, learned_memory_embedders TO modest")
+            assert texts(search(store, "cats", 1)) == [FACTS[2]]
+            assert store.delete(ALICE) == len(FACTS) - 1
+        assert kept(database) == []
+
+    def test_a_database_that_is_read_only(self, store, opened, postgres_url, caplog):
+        fill(store)
+        reading = opened(
+            f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-cdefault_transaction_read_only%3Don"
+        )
+        with caplog.at_level(logging.INFO, "memtrace"):
+            assert texts(search(reading, "saxophone", 1)) == [FACTS[0]]
+        assert "it is read-only" in caplog.text
+
+    def test_vectors_of_a_table_that_was_dropped_are_not_used(self, store, opened, postgres_url, caplog):
+        fill(store)
+        search(store, "green")
+        ask(postgres_url, "DROP TABLE learned_memory CASCADE")
+        anew = opened()
+        fill(anew, FACTS[::-1])
+        with caplog.at_level(logging.INFO, "memtrace"):
+            assert texts(search(anew, "saxophone", 1)) == [FACTS[0]]
+        assert "drop it and learned_memory_embedders" in caplog.text
+        anew.close()
+        ask(postgres_url, "DROP TABLE learned_memory_vectors")
+        ask(postgres_url, "DROP TABLE learned_memory_embedders")
+        assert texts(search(anew, "saxophone", 1)) == [FACTS[0]]
+        assert len(kept(postgres_url)) == len(FACTS)
+
+    def test_other_stores_have_no_place_for_vectors(self, tmp_path):
+        with closing(SqliteStore(tmp_path / "facts.db")) as store:
+            assert not isinstance(store, KeepsVectors)
+            fill(store)
+            assert texts(search(store, "saxophone", 1)) == [FACTS[0]]
+
+
+class TestFailures:
+    """A store that fails is told as ever, and found well again by the next query."""
+
+    @pytest.mark.parametrize("known", [False, True], ids=["first query", "later query"])
+    def test_an_outage_is_a_store_error(self, opened, postgres_url, known):
+        with FaultProxy(postgres_url) as proxy:
+            store = opened(proxy.url(postgres_url), timeout=PATIENCE)
+            fill(store)
+            mine = FactSearch(store, HashEmbedder(64))
+            if known:
+                mine.search(ALICE, "green", None, str)
+            proxy.refuse()
+            with pytest.raises(StoreError, match="cannot be reached"):
+                mine.search(ALICE, "green", None, str)
+            proxy.black_hole()
+            with pytest.raises(StoreError, match="did not answer in time"):
+                mine.search(ALICE, "green", None, str)
+            proxy.pass_through()
+            assert texts(mine.search(ALICE, "saxophone", 1, str)) == [FACTS[0]]
+
+    def test_tables_that_are_lost_are_made_again(self, store, postgres_url):
+        fill(store)
+        mine = FactSearch(store, HashEmbedder(64))
+        mine.search(ALICE, "green", None, str)
+        ask(postgres_url, "DROP TABLE learned_memory_vectors, learned_memory_embedders")
+        with pytest.raises(StoreError, match="has lost"):
+            mine.search(ALICE, "green", None, str)
+        store.close()
+        assert texts(mine.search(ALICE, "saxophone", 1, str)) == [FACTS[0]]
+
+    def test_another_applications_table_is_left_alone(self, store, postgres_url):
+        ask(postgres_url, "CREATE TABLE learned_memory_vectors (vector text)")
+        with pytest.raises(StoreError, match=r"table learned_memory_vectors in schema .* not memtrace's"):
+            search(store, "green")

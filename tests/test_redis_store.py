@@ -1,11 +1,11 @@
 """The Redis store on a real server: the contract, what it refuses, and what it says when the server fails."""
 
-import os
+import sys
 import time
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 
 import pytest
+from storing import ALICE, BOB, PATIENCE, opening
 
 pytest.register_assert_rewrite("memtrace.stores.conformance")
 
@@ -14,33 +14,18 @@ import redis  # noqa: E402
 from memtrace.errors import StoreError, UsageError  # noqa: E402
 from memtrace.harness.faults import FaultProxy  # noqa: E402
 from memtrace.harness.services import redis as services  # noqa: E402
-from memtrace.harness.services import start_redis  # noqa: E402
 from memtrace.harness.services.server import NotHere  # noqa: E402
 from memtrace.model import Level, Record, Scope  # noqa: E402
-from memtrace.stores import open_store, redis_rows, redis_server  # noqa: E402
-from memtrace.stores.conformance import FactStoreContract, sharing  # noqa: E402
-from memtrace.stores.conformance.crowd import in_children, in_threads, killed_at_work  # noqa: E402
+from memtrace.stores import open_store, redis_pool, redis_rows, redis_server  # noqa: E402
+from memtrace.stores.conformance import FactStoreContract  # noqa: E402
+from memtrace.stores.conformance.crowd import in_children, in_threads  # noqa: E402
 from memtrace.stores.redis import RedisStore  # noqa: E402
-
-ALICE = Scope(Level.USER, "alice")
-BOB = Scope(Level.USER, "bob")
-ROUNDS = 200 if os.environ.get("MEMTRACE_SLOW") == "1" else 5
-PATIENCE = 0.5
-"""Seconds a test waits for a server that does not answer."""
 
 
 @pytest.fixture
 def opened(redis_url):
-    """Opens stores, at one place if not told otherwise, and closes them in the end."""
-    stores = []
-
-    def open_one(url=redis_url, **settings):
-        stores.append(RedisStore(url, **settings))
-        return stores[-1]
-
-    yield open_one
-    for store in stores:
-        store.close()
+    with opening(RedisStore, redis_url) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -61,17 +46,8 @@ def proxy(redis_url):
 
 
 @pytest.fixture
-def own_server(redis_server):
-    """A server that may be harmed; it waits for the disk."""
-    if redis_server.given:
-        pytest.skip("servers are somebody else's here, and are not to be harmed")
-    with start_redis(durable=True) as server:
-        yield server
-
-
-@pytest.fixture
-def master(own_server):
-    with closing(redis.Redis.from_url(own_server.url)) as client:
+def master(redis_to_harm):
+    with closing(redis.Redis.from_url(redis_to_harm.url)) as client:
         yield client
 
 
@@ -81,8 +57,6 @@ def everything(client):
 
 
 class TestRedis(FactStoreContract):
-    kills = max(20, ROUNDS)
-
     @pytest.fixture
     def reopen(self, opened):
         return opened
@@ -127,27 +101,27 @@ class TestOpening:
         with pytest.raises(UsageError, match="give some of each, and at most a day"):
             RedisStore(redis_url, timeout=timeout)
 
-    def test_a_wrong_password_is_told_and_not_shown(self, own_server, master):
+    def test_a_wrong_password_is_told_and_not_shown(self, redis_to_harm, master):
         master.config_set("requirepass", "secret-one")
-        url = own_server.url.replace("://", "://:secret-two@")
+        url = redis_to_harm.url.replace("://", "://:secret-two@")
         with pytest.raises(StoreError, match="refused the password") as refused:
             RedisStore(url)
         assert "secret" not in str(refused.value)
         assert "secret" not in repr(RedisStore(url.replace("two", "one")))
 
-    def test_no_password_is_told(self, own_server, master):
+    def test_no_password_is_told(self, redis_to_harm, master):
         master.config_set("requirepass", "secret-one")
         with pytest.raises(StoreError, match="refused the password"):
-            RedisStore(own_server.url)
+            RedisStore(redis_to_harm.url)
 
-    def test_a_server_that_is_not_there_is_told(self, own_server):
-        own_server.kill()
+    def test_a_server_that_is_not_there_is_told(self, redis_to_harm):
+        redis_to_harm.kill()
         with pytest.raises(StoreError, match=r"^redis://\S+ cannot be reached: check the host"):
-            RedisStore(own_server.url)
+            RedisStore(redis_to_harm.url)
 
-    def test_a_database_that_there_is_not_is_told(self, own_server):
+    def test_a_database_that_there_is_not_is_told(self, redis_to_harm):
         with pytest.raises(StoreError, match="has no such database"):
-            RedisStore(f"{own_server.url.rpartition('/')[0]}/99999")
+            RedisStore(f"{redis_to_harm.url.rpartition('/')[0]}/99999")
 
     def test_a_newer_versions_facts_are_left_alone(self, redis_url, bare):
         bare.set("memtrace:schema", 99)
@@ -160,11 +134,11 @@ class TestOpening:
         with pytest.raises(StoreError, match="holds other data"):
             RedisStore(redis_url)
 
-    def test_a_server_that_evicts_facts_is_warned_of(self, own_server, master):
+    def test_a_server_that_evicts_facts_is_warned_of(self, redis_to_harm, master):
         master.config_set("maxmemory", "100mb")
         master.config_set("maxmemory-policy", "allkeys-lru")
         with pytest.warns(UserWarning, match="evicts keys when its memory is full .allkeys-lru."):
-            RedisStore(own_server.url).close()
+            RedisStore(redis_to_harm.url).close()
 
     def test_a_missing_driver_is_told(self):
         said = in_children(1, _without_the_driver)
@@ -172,8 +146,6 @@ class TestOpening:
 
 
 def _without_the_driver(_):
-    import sys
-
     for name in [name for name in sys.modules if name.startswith("memtrace.stores.redis")]:
         del sys.modules[name]
     sys.modules["redis"] = None
@@ -211,12 +183,22 @@ class TestKeys:
         assert store.delete(ALICE) == 1
         assert set(bare.keys()) - before == {b"memtrace:ids"}
 
+    def test_nothing_is_left_where_a_replaced_fact_is_deleted_before_what_replaced_it(self, store, bare):
+        before = set(bare.keys())
+        olds = [store.add(Record(ALICE, f"is on plan {number}")) for number in range(3)]
+        for old in olds:
+            new = store.supersede(ALICE, old.id, Record(ALICE, "is on Pro"))
+        assert store.delete(ALICE, olds[1].id) == 1
+        assert [record.id for record in store.history(ALICE)] == [new.id, olds[2].id, olds[0].id]
+        assert store.delete(ALICE, new.id) == 3
+        assert set(bare.keys()) - before == {b"memtrace:ids"}
+
     def test_scripts_that_the_server_forgot_are_sent_again(self, store, bare):
         store.add(Record(ALICE, "likes tea"))
         bare.script_flush()
         assert [record.text for record in store.newest(ALICE)] == ["likes tea"]
 
-    def test_a_cluster_takes_it(self, own_server):
+    def test_a_cluster_takes_it(self, redis_to_harm):
         # One node with all slots refuses, as any cluster does, a script whose keys are in two.
         with _cluster_node() as node, closing(RedisStore(node)) as store:
             old = store.add(Record(ALICE, "is on Free", source="learned"))
@@ -240,8 +222,8 @@ class TestWriting:
         assert len({record.text for record in opened().newest(ALICE, None)}) == 4000
 
     @pytest.mark.parametrize("refusal", ["OOM", "READONLY"])
-    def test_a_write_that_is_refused_leaves_nothing(self, own_server, master, refusal):
-        with closing(RedisStore(own_server.url)) as store:
+    def test_a_write_that_is_refused_leaves_nothing(self, redis_to_harm, master, refusal):
+        with closing(RedisStore(redis_to_harm.url)) as store:
             old = store.add(Record(ALICE, "is on Free", source="learned"))
             before = everything(master)
             remedy = _refuse(master, refusal)
@@ -254,33 +236,38 @@ class TestWriting:
             assert everything(master) == before
             assert store.newest(ALICE) == [old]
 
-    def test_a_killed_server_loses_nothing_it_acknowledged(self, own_server):
-        for number in range(ROUNDS):
-            place = Scope(Level.USER, f"round {number}")
-            with closing(RedisStore(own_server.url)) as store:
-                done = _write_until_it_dies(own_server, store, place, after=number % 7)
-            own_server.start()
-            with closing(RedisStore(own_server.url)) as store:
-                sharing._assert_whole(store, place, done=done)
-
-    def test_a_killed_server_and_writer_lose_nothing_that_was_acknowledged(self, own_server):
-        for number in range(ROUNDS):
-            place = Scope(Level.USER, f"round {number}")
-            writing = partial(sharing._write_for_ever, partial(RedisStore, own_server.url), place)
-            told = killed_at_work(writing, after=number % 7)
-            own_server.kill()
-            own_server.start()
-            with closing(RedisStore(own_server.url)) as store:
-                sharing._assert_whole(store, place, done=max(told, default=0))
-
     def test_threads_beyond_the_connections_wait_for_one(self, opened):
         store = opened(connections=2)
         in_threads(40, lambda thread: store.add(Record(ALICE, f"fact {thread}")))
         assert len(store.newest(ALICE, None)) == 40
 
-    def test_a_fork_while_another_thread_has_the_pools_lock_works(self, store):
+    def test_a_thread_that_gets_no_connection_is_told(self, opened):
+        store = opened(connections=1, timeout=PATIENCE)
+        with store._client.lent(PATIENCE), pytest.raises(StoreError, match="is busy with all connections"):
+            store.newest(ALICE)
+        assert store.newest(ALICE) == []
+
+    def test_a_closed_store_has_no_connection(self, store):
         store.add(Record(ALICE, "likes tea"))
-        with store._client.server.connection_pool._lock:
+        [connection] = store._client.server.connection_pool._idle
+        assert connection.is_connected
+        store.close()
+        assert not connection.is_connected
+        assert len(store.newest(ALICE)) == 1
+
+    def test_an_answer_that_was_not_awaited_is_no_answer_to_the_next(self, store, monkeypatch):
+        added = store.add(Record(ALICE, "likes tea"))
+        with monkeypatch.context() as patch:
+            patch.setattr(store._client.server, "parse_response", _interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                store.newest(BOB)
+        monkeypatch.setattr(redis_pool, "_has_ended", lambda _: False)  # it may come later than the next is asked
+        assert store.newest(ALICE) == [added]
+
+    def test_a_fork_while_other_threads_connect_and_read_works(self, opened):
+        store = opened(connections=1)
+        store.add(Record(ALICE, "likes tea"))
+        with store._client._making, store._client.lent(PATIENCE):
             assert in_children(1, lambda _: store.newest(ALICE)) == [0]
 
 
@@ -310,47 +297,39 @@ class TestOutages:
         monkeypatch.setattr(redis_server.socket.socket, "recv_into", lambda *_: 1)
         clock = iter([0.0, 1.0, 4.0])
         monkeypatch.setattr(redis_server.time, "monotonic", lambda: next(clock))
-        with closing(redis_server._Socket()) as tested, redis_server.deadline(5.0):
+        with closing(redis_server._Socket()) as tested, redis_server.Attempt("redis://host", seconds=5.0):
             tested.recv_into(bytearray(1))
             tested.recv_into(bytearray(1))
         assert waited == [4.0, 5.0, 1.0, 5.0]
 
-    def test_a_server_that_was_restarted_is_used_again(self, own_server):
-        with closing(RedisStore(own_server.url)) as store:
+    def test_a_server_that_was_restarted_is_used_again(self, redis_to_harm):
+        with closing(RedisStore(redis_to_harm.url)) as store:
             in_threads(4, lambda thread: store.add(Record(ALICE, f"fact {thread}")))
-            own_server.kill()
+            redis_to_harm.kill()
             with pytest.raises(StoreError, match="cannot be reached"):
                 store.newest(ALICE)
-            own_server.start()
+            redis_to_harm.start()
             assert len(store.newest(ALICE)) == 4
 
 
 class TestRows:
     @pytest.mark.parametrize("seconds", [-1e300, -2.5, -0.0, 0.1, 1.7e9 + 1e-6, 1e300])
     def test_a_time_comes_back_as_it_was(self, seconds):
-        place = redis_rows._time_text(seconds) + redis_rows.id_text(1)
-        assert redis_rows._times([place]) == (seconds,)
+        row = redis_rows.new_row(Record(ALICE, "likes tea"), 1, seconds)
+        [record] = redis_rows.records_of(ALICE, [row.data])
+        assert record.created_at == seconds
 
-    def test_the_order_of_places_is_that_of_times(self):
+    def test_the_last_time_that_there_is_is_found_by_source(self, store):
+        added = store.add(Record(ALICE, "likes tea", source="learned", created_at=sys.float_info.max))
+        assert store.newest(ALICE, source="learned") == [added]
+
+    def test_the_order_of_rows_is_that_of_times(self):
         times = [-1e300, -2.5, -1e-300, 0.0, 1e-300, 0.1, 1.7e9, 1e300]
-        assert sorted(times, key=redis_rows._time_text) == times
+        assert sorted(times, key=redis_rows.time_bytes) == times
 
 
-def _write_until_it_dies(server, store, place, after):
-    """How many writes were acknowledged when the server was killed."""
-    plans = Scope(place.level, f"{place.id}, plan", place.project)
-    plan = store.add(Record(plans, sharing._plan(0), created_at=1.0))
-    done = 0
-    for number in range(1, after + 2):
-        if number == after + 1:
-            server.kill()
-        try:
-            store.add(Record(place, sharing._fact(number), source="learned", created_at=1.0 + number))
-            plan = store.supersede(plans, plan.id, Record(plans, sharing._plan(number), created_at=1.0 + number))
-        except StoreError:
-            return done
-        done = number
-    return done
+def _interrupt(*_):
+    raise KeyboardInterrupt
 
 
 def _refuse(master, refusal):

@@ -13,17 +13,12 @@ import redis
 from memtrace.harness.services import fresh, start_redis
 from memtrace.model import Record
 from memtrace.stores.redis import RedisStore
-from memtrace.stores.redis_rows import PREFIX, keys_of, new_row
+from memtrace.stores.redis_rows import PREFIX, id_bytes, keys_of, new_row
 
 from .backend import Call, Filled, check
-from .facts import SCOPE, records
+from .facts import NEWEST, SCOPE, records
 from .peer import require_fits, require_sdk
 
-_NEWEST: Final = """
-local ids = {}
-for n, place in ipairs(redis.call('ZREVRANGE', KEYS[2], 0, 49)) do ids[n] = place:sub(17) end
-return redis.call('HMGET', KEYS[1], unpack(ids))
-"""
 _AT_ONCE: Final = 500
 
 
@@ -59,9 +54,8 @@ class Redis:
         for numbered in _batches(records(1, count, size)):
             _put(client, numbered)
         client.set(f"{PREFIX}ids", count)
-        rows, order, *_ = keys_of(SCOPE)
-        script: str = client.script_load(_NEWEST)
-        return check(Filled(store, lambda: client.evalsha(script, 2, rows, order)), count, size)
+        rows = keys_of(SCOPE)[0]
+        return check(Filled(store, lambda: client.zrevrange(rows, 0, NEWEST - 1)), count, size)
 
     def peer(self, count: int, size: int) -> Any:
         """See `Backend.peer`."""
@@ -88,14 +82,13 @@ def _batches(each: Iterator[Record]) -> Iterator[Sequence[tuple[int, Record]]]:
 
 def _put(client: Any, numbered: Sequence[tuple[int, Record]]) -> None:
     """What `RedisStore.add` writes of each."""
-    rows, order, sources, texts, *_ = keys_of(SCOPE)
-    lines = [(f"{number:016x}", new_row(record, number, record.created_at).text) for number, record in numbered]
-    fields = [(number, *line.split("\0", 3)[:3]) for number, line in lines]
+    active, sources, texts, marks, *_ = keys_of(SCOPE)
+    rows = [(id_bytes(number), new_row(record, number, record.created_at)) for number, record in numbered]
     pipeline = client.pipeline(transaction=False)
-    pipeline.hset(texts, mapping={digest: number for number, _place, _source, digest in fields})
-    pipeline.zadd(order, {place: 0 for _number, place, _source, _digest in fields})
-    pipeline.zadd(sources, {source + place: 0 for _number, place, source, _digest in fields})
-    pipeline.hset(rows, mapping=dict(lines))
+    pipeline.hset(texts, mapping={row.mark[40:]: number for number, row in rows})
+    pipeline.zadd(active, {row.data: 0 for _number, row in rows})
+    pipeline.zadd(sources, {row.mark[8:40] + row.data[:16]: 0 for _number, row in rows})
+    pipeline.hset(marks, mapping={number: row.mark for number, row in rows})
     pipeline.execute()
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from memtrace.errors import UsageError
 from memtrace.model import Record, Scope
 from memtrace.stores import redis_scripts as scripts
 from memtrace.stores.location import hide_password
-from memtrace.stores.redis_rows import PREFIX, id_text, keys_of, new_row, records_of, scope_of, source_digest
+from memtrace.stores.redis_rows import BY_HAND, PREFIX, id_bytes, keys_of, new_row, records_of, scope_of
 from memtrace.stores.rows import (
     LARGEST_ID,
+    digest,
     holds_something,
     is_storable,
     require_count,
@@ -23,9 +23,8 @@ from memtrace.stores.rows import (
 )
 
 try:
-    import redis
-
-    from memtrace.stores.redis_server import Client, checked, connect, deadline, failure
+    from memtrace.stores.redis_pool import Client
+    from memtrace.stores.redis_server import Attempt, checked, connect
 except ImportError as missing:
     raise UsageError("a redis:// store needs redis-py: pip install 'memtrace-otel[redis]'") from missing
 
@@ -63,11 +62,8 @@ class RedisStore:
             raise UsageError(f"timeout={timeout}, connections={connections}: give some of each, and at most a day")
         self._url = checked(url)
         self._timeout = timeout
-        with deadline(timeout) as ends:
-            try:
-                self._client: Client = connect(self._url, timeout=timeout, connections=connections)
-            except redis.RedisError as error:
-                raise failure(self._url, error, deadline=ends) from error
+        with Attempt(self._url, seconds=timeout):
+            self._client: Client = connect(self._url, timeout=timeout, connections=connections)
 
     def __repr__(self) -> str:
         return f"RedisStore({hide_password(self._url)!r})"
@@ -76,15 +72,14 @@ class RedisStore:
         """See `FactStore.add`."""
         require_record(record)
         row = new_row(record, self._next_id(), record.created_at or time.time())
-        stored = self._run(scripts.ADD, row.keys, row.text, row.by_hand, row.about)
+        stored = self._run(scripts.ADD, row.keys, row.data, row.mark, BY_HAND, row.about)
         return records_of(record.scope, [stored])[0]
 
     def get(self, scope: Scope, record_id: int) -> Record | None:
         """See `FactStore.get`."""
         if not (holds_something(scope) and 0 < record_id <= LARGEST_ID):
             return None
-        with self._errors():
-            row = cast("bytes | None", self._client.server.hget(keys_of(scope)[0], id_text(record_id)))
+        row = self._run(scripts.GET, keys_of(scope), id_bytes(record_id))
         return records_of(scope, [row])[0] if row else None
 
     def newest(self, scope: Scope, limit: int | None = 50, *, source: str | None = None) -> list[Record]:
@@ -94,18 +89,20 @@ class RedisStore:
             return []
         count = -1 if limit is None else min(limit, LARGEST_ID)
         if source is None:
-            rows = self._run(scripts.NEWEST, keys_of(scope), count if count < 0 else count - 1)
+            rows = self._ask("ZREVRANGE", keys_of(scope)[0], 0, max(count - 1, -1))
         else:
-            rows = self._run(scripts.NEWEST_OF_SOURCE, keys_of(scope), source_digest(source), count)
+            rows = self._run(scripts.NEWEST_OF_SOURCE, keys_of(scope), digest(source), count)
         return records_of(scope, rows)
 
     def history(self, scope: Scope) -> list[Record]:
         """See `FactStore.history`."""
         if not holds_something(scope):
             return []
-        with self._errors():
-            rows = cast("list[bytes]", self._client.server.hvals(keys_of(scope)[0]))
-        return sorted(records_of(scope, rows), key=_age, reverse=True)
+        active, _sources, _texts, _marks, superseded, *_ = keys_of(scope)
+        with Attempt(self._url, seconds=self._timeout), self._client.lent(self._timeout):
+            both = self._client.server.pipeline(transaction=True)
+            rows, older = both.zrange(active, 0, -1).hvals(superseded).execute()
+        return sorted(records_of(scope, rows + older), key=_age, reverse=True)
 
     def everyone(self, level: str, project: str = "") -> list[Record]:
         """See `FactStore.everyone`."""
@@ -121,9 +118,9 @@ class RedisStore:
         require_record(new)
         if new.scope != scope:
             raise UsageError("a record is superseded by one of its own scope: give both the same")
-        old = id_text(record_id) if 0 < record_id <= LARGEST_ID else ""
+        old = id_bytes(record_id) if 0 < record_id <= LARGEST_ID else b""
         row = new_row(new, self._next_id(), new.created_at or time.time())
-        kept = self._run(scripts.SUPERSEDE, row.keys, row.text, row.by_hand, row.about, old)
+        kept = self._run(scripts.SUPERSEDE, row.keys, row.data, row.mark, BY_HAND, row.about, old)
         if kept is None:
             raise UsageError(f"record {record_id} is no active record of this scope: name one that it has")
         return records_of(scope, [kept])[0]
@@ -135,7 +132,7 @@ class RedisStore:
             return int(self._run(scripts.DELETE_ALL, keys_of(scope)))
         if not 0 < record_id <= LARGEST_ID:
             return 0
-        return int(self._run(scripts.DELETE, keys_of(scope), id_text(record_id)))
+        return int(self._run(scripts.DELETE, keys_of(scope), id_bytes(record_id)))
 
     def prune(self, scope: Scope, source: str, keep: int) -> list[Record]:
         """See `FactStore.prune`."""
@@ -143,7 +140,7 @@ class RedisStore:
         require_count("keep", keep)
         if not is_storable(source):
             return []
-        return records_of(scope, self._run(scripts.PRUNE, keys_of(scope), source_digest(source), min(keep, LARGEST_ID)))
+        return records_of(scope, self._run(scripts.PRUNE, keys_of(scope), digest(source), min(keep, LARGEST_ID)))
 
     def close(self) -> None:
         """See `FactStore.close`."""
@@ -151,29 +148,24 @@ class RedisStore:
 
     def _next_id(self) -> int:
         """An id that was never given before. One that is then not used, since its writer died, stays unused."""
-        with self._errors():
-            return int(self._client.server.incr(_IDS))
+        return int(self._ask("INCR", _IDS))
 
     def _scopes(self) -> Iterator[Scope]:
-        with self._errors(within=_LONGEST):  # there may be many keys; each round trip has its own limit
+        # There may be many keys; each round trip has its own limit.
+        with Attempt(self._url, seconds=_LONGEST), self._client.lent(self._timeout):
             names = set(self._client.server.scan_iter(match=f"{PREFIX}{{*}}:about", count=1000))
             for name in sorted(names):
                 words = cast("bytes | None", self._client.server.get(name))
                 if words is not None:
                     yield scope_of(words)
 
-    def _run(self, script: str, keys: tuple[str, ...], *values: Any) -> Any:
-        with self._errors():
-            return self._client.run(script, keys, values)
+    def _ask(self, *words: Any) -> Any:
+        with Attempt(self._url, seconds=self._timeout), self._client.lent(self._timeout):
+            return self._client.server.execute_command(*words)
 
-    @contextmanager
-    def _errors(self, within: float | None = None) -> Iterator[None]:
-        with deadline(within or self._timeout) as ends:
-            try:
-                with self._client.lent(self._timeout):
-                    yield
-            except redis.RedisError as error:
-                raise failure(self._url, error, deadline=ends) from error
+    def _run(self, script: str, keys: tuple[str, ...], *values: Any) -> Any:
+        with Attempt(self._url, seconds=self._timeout), self._client.lent(self._timeout):
+            return self._client.run(script, keys, values)
 
 
 def _age(record: Record) -> tuple[float, int]:

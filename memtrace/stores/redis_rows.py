@@ -7,19 +7,20 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
 from typing import Final
 
 from memtrace.model import Level, Record, Scope
-from memtrace.stores.redis_scripts import NOBODY
-from memtrace.stores.rows import to_records
+from memtrace.stores.rows import Draft, digest
 
 PREFIX: Final = "memtrace:"
-_PARTS: Final = ("rows", "order", "sources", "texts", "replaced", "about")
-_FIELDS: Final = 9
-"""Fields of a row, with NUL in between."""
+_PARTS: Final = ("active", "sources", "texts", "marks", "superseded", "replaced", "about")
+_HEAD: Final = struct.Struct(">8xQddQI")
+"""How a row begins: time in the order of bytes, id, time, confidence, what superseded it, where its text begins."""
 _SIGN: Final = 1 << 63
 _ALL: Final = (1 << 64) - 1
+
+BY_HAND: Final = digest("")
+"""The digest of the source of what is added by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class Row:
     """A new row, and what its script needs to know beside it."""
 
     keys: tuple[str, ...]
-    text: str
-    by_hand: str
+    data: bytes
+    mark: bytes
     about: str
 
 
@@ -50,65 +51,43 @@ def scope_of(words: bytes) -> Scope:
     return Scope(Level(level), scope_id, project)
 
 
-def id_text(record_id: int) -> str:
-    """A record id as rows and places have it."""
-    return f"{record_id:016x}"
-
-
-def source_digest(source: str) -> str:
-    """What stands for a source: 64 hexadecimal digits."""
-    return hashlib.sha256(source.encode()).hexdigest()
+def id_bytes(record_id: int) -> bytes:
+    """A record id as rows and marks have it."""
+    return record_id.to_bytes(8)
 
 
 def new_row(record: Record, record_id: int, created_at: float) -> Row:
     """The row of a record that is to be added."""
-    text = "\0".join(
-        (
-            _time_text(created_at) + id_text(record_id),
-            source_digest(record.source),
-            hashlib.sha256(record.text.encode()).hexdigest(),
-            NOBODY,
-            repr(float(record.confidence)),
-            record.source,
-            record.source_trace_id,
-            record.source_span_id,
-            record.text,
-        )
+    time = time_bytes(created_at)
+    names = f"{record.source}\0{record.source_trace_id}\0{record.source_span_id}".encode()
+    head = _HEAD.pack(record_id, created_at, record.confidence, 0, _HEAD.size + len(names))
+    return Row(
+        keys_of(record.scope),
+        time + head[len(time) :] + names + record.text.encode(),
+        time + digest(record.source) + digest(record.text),
+        about(record.scope),
     )
-    return Row(keys_of(record.scope), text, source_digest(""), about(record.scope))
 
 
 def records_of(scope: Scope, rows: Sequence[bytes]) -> list[Record]:
     """The records that rows of one scope hold."""
     if not rows:
         return []
-    fields = b"\0".join(rows).decode().split("\0")
-    columns = [fields[n::_FIELDS] for n in range(_FIELDS)]
-    places, _, _, superseders, confidences, sources, traces, spans, texts = columns
-    values = zip(  # noqa: B905  one may be without end
-        texts,
-        [int(place[16:], 16) for place in places],
-        map(float, confidences),
-        sources,
-        traces,
-        spans,
-        _times(places),
-        repeat(None) if superseders.count(NOBODY) == len(superseders) else map(_superseder, superseders),
-    )
-    return to_records(scope, values)
+    made = []
+    read, size = _HEAD.unpack_from, _HEAD.size
+    for row in rows:
+        draft = Draft()
+        draft.scope = scope
+        draft.id, draft.created_at, draft.confidence, by, begin = read(row)
+        draft.superseded_by = by or None
+        draft.source, draft.source_trace_id, draft.source_span_id = row[size:begin].decode().split("\0")
+        draft.text = row[begin:].decode()
+        draft.__class__ = Record
+        made.append(draft)
+    return made
 
 
-def _superseder(by: str) -> int | None:
-    return None if by == NOBODY else int(by, 16)
-
-
-def _time_text(seconds: float) -> str:
-    """A time as 16 hexadecimal digits whose order is that of times, negative ones too, and which tell it exactly."""
-    (bits,) = struct.unpack(">Q", struct.pack(">d", seconds + 0.0))  # -0.0 is the same time as 0.0
-    return f"{bits ^ (_ALL if bits & _SIGN else _SIGN):016x}"
-
-
-def _times(places: Sequence[str]) -> tuple[float, ...]:
-    bits = [int(place[:16], 16) for place in places]
-    packed = struct.pack(f">{len(bits)}Q", *(each ^ (_SIGN if each & _SIGN else _ALL) for each in bits))
-    return struct.unpack(f">{len(bits)}d", packed)
+def time_bytes(seconds: float) -> bytes:
+    """A time as 8 bytes whose order is that of times, negative ones too."""
+    (bits,) = struct.unpack(">Q", struct.pack(">d", seconds))
+    return int(bits ^ (_ALL if bits & _SIGN else _SIGN)).to_bytes(8)

@@ -2,150 +2,161 @@
 
 All keys of a scope share one hash tag, so that a Redis Cluster can take them. In this order they are:
 
-1. *rows*: a hash, id to row;
-2. *order*: a sorted set of the active rows' places, all with score 0, so that it is in the order of the places;
-3. *sources*: likewise, of source digest and place, for the newest of one source;
-4. *texts*: a hash, digest of an active row's text to its id;
-5. *replaced*: a hash, id to the ids of those it superseded, blanks in between;
-6. *about*: what the scope is, for maintenance.
+1. *active*: a sorted set of the active rows, all with score 0, so that it is in the order of their bytes, and the
+   newest are one plain command;
+2. *sources*: likewise, of source digest and place, for the newest of one source;
+3. *texts*: a hash, digest of an active row's text to its id;
+4. *marks*: a hash, id of an active row to what else is known of it;
+5. *superseded*: a hash, id to row;
+6. *replaced*: a hash, id to the ids of those it superseded, one after the other;
+7. *about*: what the scope is, for maintenance.
 
-A row begins with four parts of fixed width, which the scripts read, and NUL after each; no text holds one:
+A row begins with parts of fixed width, of which the scripts read the first two, its place, and set the fifth:
 
-    place (time 16, id 16) NUL source digest 64 NUL text digest 64 NUL superseded by 16 NUL the rest
+    time in the order of bytes 8, id 8, time 8, confidence 8, superseded by 8 (0: nothing), where the text begins 4
 
-Everything is refused, or found to be there, before the first write, since Redis does not undo a script that stops.
+and then come source, trace and span with NUL in between, and the text. A mark is the place's time 8, source digest 32,
+text digest 32. Everything is refused, or found to be there, before the first write, since Redis does not undo a script
+that stops.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-NOBODY: Final = "0" * 16
-"""Where a row says what superseded it: nothing did."""
-
 _PARTS: Final = """
-local rows, order, sources, texts, replaced, about = unpack(KEYS)
-local NOBODY = '0000000000000000'
-local function id_of(place) return place:sub(17, 32) end
-local function place_of(row) return row:sub(1, 32) end
-local function source_of(row) return row:sub(34, 97) end
-local function text_of(row) return row:sub(99, 162) end
-local function superseder_of(row) return row:sub(164, 179) end
-local function with_superseder(row, id) return row:sub(1, 163) .. id .. row:sub(180) end
-local function rows_at(places, from)
-  local found = {}
-  for first = 1, #places, 1000 do
-    local ids = {}
-    for n = first, math.min(first + 999, #places) do ids[#ids + 1] = places[n]:sub(from + 17, from + 32) end
-    for _, row in ipairs(redis.call('HMGET', rows, unpack(ids))) do found[#found + 1] = row end
-  end
-  return found
+local active, sources, texts, marks, superseded, replaced, about = unpack(KEYS)
+local function place_of(row) return row:sub(1, 16) end
+local function id_of(row) return row:sub(9, 16) end
+local function superseder_of(row) return row:sub(33, 40) end
+local function with_superseder(row, id) return row:sub(1, 32) .. id .. row:sub(41) end
+local function source_of(mark) return mark:sub(9, 40) end
+local function text_of(mark) return mark:sub(41, 72) end
+local function row_at(place) return redis.call('ZRANGEBYLEX', active, '[' .. place, '+', 'LIMIT', 0, 1)[1] end
+local function row_of(mark, id) return row_at(mark:sub(1, 8) .. id) end
+local function take_out(row, mark)
+  redis.call('ZREM', active, row)
+  redis.call('ZREM', sources, source_of(mark) .. place_of(row))
+end
+local function put_in(row, mark)
+  redis.call('ZADD', active, 0, row)
+  redis.call('ZADD', sources, 0, source_of(mark) .. place_of(row))
+  redis.call('HSET', marks, id_of(row), mark)
+end
+local function of_source(digest, first, count)
+  -- No finite time begins with the two bytes after the digest.
+  return redis.call('ZREVRANGEBYLEX', sources, '(' .. digest .. '\\255\\255', '[' .. digest, 'LIMIT', first, count)
 end
 """
 
 _PUT: Final = """
-local function put(new, by_hand, what)
-  local known = redis.call('HGET', texts, text_of(new))
+local function put(row, mark, by_hand, what)
+  local known = redis.call('HGET', texts, text_of(mark))
   if not known then
     redis.call('SET', about, what)
-    redis.call('HSET', texts, text_of(new), id_of(new))
-    redis.call('ZADD', order, 0, place_of(new))
-    redis.call('ZADD', sources, 0, source_of(new) .. place_of(new))
-    redis.call('HSET', rows, id_of(new), new)
-    return new
+    redis.call('HSET', texts, text_of(mark), id_of(row))
+    put_in(row, mark)
+    return row
   end
-  local old = redis.call('HGET', rows, known)
-  if source_of(new) ~= by_hand or source_of(old) == by_hand then return old end
-  local taken = place_of(old) .. new:sub(33)
-  redis.call('ZREM', sources, source_of(old) .. place_of(old))
-  redis.call('ZADD', sources, 0, source_of(taken) .. place_of(taken))
-  redis.call('HSET', rows, known, taken)
+  local old_mark = redis.call('HGET', marks, known)
+  local old = row_of(old_mark, known)
+  if source_of(mark) ~= by_hand or source_of(old_mark) == by_hand then return old end
+  local taken = old:sub(1, 24) .. row:sub(25)
+  take_out(old, old_mark)
+  put_in(taken, old_mark:sub(1, 8) .. mark:sub(9))
   return taken
 end
 """
 
 _REMOVE: Final = """
+local function forget_superseded(id, by)
+  local all, others = redis.call('HGET', replaced, by) or '', {}
+  for n = 1, #all, 8 do
+    local other = all:sub(n, n + 7)
+    if other ~= id then others[#others + 1] = other end
+  end
+  redis.call('HSET', replaced, by, table.concat(others))
+end
 local function remove(ids)
   local gone, going, n = {}, {}, 1
   for _, id in ipairs(ids) do going[id] = true end
   while n <= #ids do
     local id = ids[n]
-    local row = redis.call('HGET', rows, id)
-    local by = superseder_of(row)
-    gone[n] = row
-    if by == NOBODY then
-      redis.call('ZREM', order, place_of(row))
-      redis.call('ZREM', sources, source_of(row) .. place_of(row))
-      redis.call('HDEL', texts, text_of(row))
-    elseif not going[by] then
-      local others = {}
-      for other in (redis.call('HGET', replaced, by) or ''):gmatch('%S+') do
-        if other ~= id then others[#others + 1] = other end
-      end
-      if #others > 0 then redis.call('HSET', replaced, by, table.concat(others, ' '))
-      else redis.call('HDEL', replaced, by) end
+    local mark = redis.call('HGET', marks, id)
+    if mark then
+      gone[n] = row_of(mark, id)
+      take_out(gone[n], mark)
+      redis.call('HDEL', texts, text_of(mark))
+      redis.call('HDEL', marks, id)
+    else
+      gone[n] = redis.call('HGET', superseded, id)
+      redis.call('HDEL', superseded, id)
+      local by = superseder_of(gone[n])
+      if not going[by] then forget_superseded(id, by) end
     end
-    for older in (redis.call('HGET', replaced, id) or ''):gmatch('%S+') do
-      ids[#ids + 1], going[older] = older, true
+    local older = redis.call('HGET', replaced, id) or ''
+    for at = 1, #older, 8 do
+      ids[#ids + 1] = older:sub(at, at + 7)
+      going[ids[#ids]] = true
     end
     redis.call('HDEL', replaced, id)
-    redis.call('HDEL', rows, id)
     n = n + 1
   end
-  if redis.call('EXISTS', rows) == 0 then redis.call('DEL', about) end
+  if redis.call('EXISTS', active, superseded) == 0 then redis.call('DEL', about) end
   return gone
 end
 """
 
-NEWEST: Final = f"""{_PARTS}
-return rows_at(redis.call('ZREVRANGE', order, 0, ARGV[1]), 0)
+GET: Final = f"""{_PARTS}
+local mark = redis.call('HGET', marks, ARGV[1])
+if mark then return row_of(mark, ARGV[1]) end
+return redis.call('HGET', superseded, ARGV[1])
 """
-"""Rows; given the index of the last, -1 for all."""
+"""The row, given an id; nothing where there is none."""
 
 NEWEST_OF_SOURCE: Final = f"""{_PARTS}
-local last, first = '[' .. ARGV[1] .. 'g', '[' .. ARGV[1]
-return rows_at(redis.call('ZREVRANGEBYLEX', sources, last, first, 'LIMIT', 0, ARGV[2]), 64)
+local found = {{}}
+for n, member in ipairs(of_source(ARGV[1], 0, ARGV[2])) do found[n] = row_at(member:sub(33)) end
+return found
 """
-"""Likewise, given the source's digest and how many, -1 for all. (Places are hexadecimal; ``g`` comes after them.)"""
+"""Active rows; given the source's digest and how many, -1 for all."""
 
 ADD: Final = f"""{_PARTS}{_PUT}
-return put(ARGV[1], ARGV[2], ARGV[3])
+return put(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 """
-"""The row as stored; given a new row, the digest of the source of what is added by hand, and what the scope is."""
+"""The row as stored; given a new row, its mark, the source digest of what is added by hand, and what the scope is."""
 
 SUPERSEDE: Final = f"""{_PARTS}{_PUT}
-local old = redis.call('HGET', rows, ARGV[4])
-if not old or superseder_of(old) ~= NOBODY then return false end
-if text_of(old) == text_of(ARGV[1]) then return old end
-local kept = put(ARGV[1], ARGV[2], ARGV[3])
-local earlier = redis.call('HGET', replaced, id_of(kept))
-redis.call('HSET', replaced, id_of(kept), (earlier and earlier .. ' ' or '') .. ARGV[4])
-redis.call('ZREM', order, place_of(old))
-redis.call('ZREM', sources, source_of(old) .. place_of(old))
-redis.call('HDEL', texts, text_of(old))
-redis.call('HSET', rows, ARGV[4], with_superseder(old, id_of(kept)))
+local old_mark = redis.call('HGET', marks, ARGV[5])
+if not old_mark then return false end
+local old = row_of(old_mark, ARGV[5])
+if text_of(old_mark) == text_of(ARGV[2]) then return old end
+local kept = put(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+redis.call('HSET', replaced, id_of(kept), (redis.call('HGET', replaced, id_of(kept)) or '') .. ARGV[5])
+take_out(old, old_mark)
+redis.call('HDEL', texts, text_of(old_mark))
+redis.call('HDEL', marks, ARGV[5])
+redis.call('HSET', superseded, ARGV[5], with_superseder(old, id_of(kept)))
 return kept
 """
 """As `ADD`, and the id of what is superseded; nothing where that is no active row."""
 
 DELETE: Final = f"""{_PARTS}{_REMOVE}
-if redis.call('HEXISTS', rows, ARGV[1]) == 0 then return 0 end
+if redis.call('HEXISTS', marks, ARGV[1]) + redis.call('HEXISTS', superseded, ARGV[1]) == 0 then return 0 end
 return #remove({{ARGV[1]}})
 """
 """How many rows went; given an id."""
 
 DELETE_ALL: Final = """
-local count = redis.call('HLEN', KEYS[1])
-redis.call('DEL', unpack(KEYS))
+local count = redis.call('ZCARD', KEYS[1]) + redis.call('HLEN', KEYS[5])
+redis.call('UNLINK', unpack(KEYS))
 return count
 """
-"""How many rows went."""
+"""How many rows went. (The memory is freed later, so that many rows do not keep other users waiting.)"""
 
 PRUNE: Final = f"""{_PARTS}{_REMOVE}
-local last, first, ids = '[' .. ARGV[1] .. 'g', '[' .. ARGV[1], {{}}
-for _, member in ipairs(redis.call('ZREVRANGEBYLEX', sources, last, first, 'LIMIT', ARGV[2], -1)) do
-  ids[#ids + 1] = member:sub(81, 96)
-end
+local ids = {{}}
+for n, member in ipairs(of_source(ARGV[1], ARGV[2], -1)) do ids[n] = member:sub(41, 48) end
 return remove(ids)
 """
 """The rows that went; given the source's digest and how many of it stay."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import socket
 import threading
 import time
 import warnings
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,7 +22,6 @@ from redis.exceptions import (
     MasterDownError,
     MaxConnectionsError,
     NoPermissionError,
-    NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
@@ -38,7 +32,9 @@ from redis.retry import Retry
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.stores.location import hide_password
+from memtrace.stores.redis_pool import Client, Pool, Server
 from memtrace.stores.redis_rows import PREFIX
+from memtrace.stores.rows import MAYBE_DONE
 
 _FORM: Final = (
     "redis://user:password@host:6379/0, with % codes for special characters (%40 for @), rediss:// for TLS,"
@@ -71,81 +67,15 @@ _REMEDIES: Final[tuple[tuple[tuple[type[Exception], ...], str, str], ...]] = (
     ((MaxConnectionsError,), "Too many connections", "is busy with all connections: allow more with connections="),
 )
 """By what redis-py raises, or where it raises the same for everything, by what the server said."""
-
-_now = threading.local()
-
-
-class Client:
-    """A server, or a cluster of them, whose connections no two processes share.
-
-    A forked child makes new ones: redis-py would wait there for a lock that a thread of the parent may have held.
-    """
-
-    def __init__(self, make: Callable[[], redis.Redis | RedisCluster], *, connections: int) -> None:
-        self._make = make
-        self._connections = connections
-        self._free = threading.Semaphore(connections)
-        self._made: list[Any] = []
-        self._making = threading.Lock()
-        _clients.add(self)
-
-    @property
-    def server(self) -> Any:
-        """redis-py's client of it."""
-        if not self._made:
-            with self._making:
-                self._made = self._made or [self._make()]
-        return self._made[0]
-
-    def run(self, script: str, keys: Sequence[str], values: Sequence[Any]) -> Any:
-        """The result of a script, which the server may have forgotten since it was last sent."""
-        server = self.server
-        try:
-            return server.evalsha(_digest(script), len(keys), *keys, *values)
-        except NoScriptError:
-            return server.eval(script, len(keys), *keys, *values)
-
-    @contextmanager
-    def lent(self, seconds: float) -> Iterator[None]:
-        """One of the connections, for one thread until the block ends.
-
-        redis-py's pool that waits for one takes a tenth of a short read; its other pool does not wait.
-
-        Raises:
-            MaxConnectionsError: all stayed in use for so long.
-        """
-        free = self._free
-        if not free.acquire(timeout=seconds):
-            raise MaxConnectionsError(f"all {self._connections} stayed in use")
-        try:
-            yield
-        finally:
-            free.release()
-
-    def close(self) -> None:
-        """Close connections; the next use opens new ones."""
-        for server in self._made:
-            server.close()
-
-    def start_anew(self) -> None:
-        """Forget all that was inherited, neither using nor closing it: this is a forked child."""
-        self._making = threading.Lock()
-        self._free = threading.Semaphore(self._connections)
-        _inherited.extend(self._made)
-        self._made = []
+_UNREACHED: Final = " connecting to "
+"""What redis-py says where there was no connection, and so nothing was asked of the server."""
 
 
-_clients: weakref.WeakSet[Client] = weakref.WeakSet()
-_inherited: list[Any] = []
-"""What a fork left in this child: closing one of these could end what the parent is doing."""
+class _Now(threading.local):
+    ends: float = float("inf")
 
 
-def _after_fork_in_child() -> None:
-    for client in list(_clients):
-        client.start_anew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+_now = _Now()
 
 
 def checked(url: str) -> str:
@@ -181,7 +111,7 @@ def connect(url: str, *, timeout: float, connections: int) -> Client:
     """
     limits: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "protocol": 2}
     limits["socket_read_size"] = _READ_SIZE
-    client = Client(partial(_of_server, url, limits, connections), connections=connections)
+    client = Client(partial(_of_server, url, limits), connections=connections)
     try:
         about = _about(client)
         if about.get("cluster_enabled"):
@@ -210,36 +140,46 @@ def _about(client: Client) -> dict[str, Any]:
         return {}
 
 
-@contextmanager
-def deadline(seconds: float) -> Iterator[float]:
-    """Until when, of `time.monotonic`, this thread may wait for servers in the block."""
-    before = getattr(_now, "ends", float("inf"))
-    _now.ends = time.monotonic() + seconds
-    try:
-        yield _now.ends
-    finally:
-        _now.ends = before
+class Attempt:
+    """A block in which this thread waits for servers until a time, and redis-py's errors become ours.
+
+    Raises:
+        StoreError: Redis failed.
+    """
+
+    __slots__ = ("_before", "_ends", "_seconds", "_url")
+
+    def __init__(self, url: str, *, seconds: float) -> None:
+        self._url = url
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        self._before = _now.ends
+        self._ends = _now.ends = time.monotonic() + self._seconds
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        _now.ends = self._before
+        if isinstance(error, RedisError):
+            raise _failure(self._url, error, deadline=self._ends) from error
 
 
-def failure(url: str, error: RedisError, *, deadline: float) -> StoreError:
+def _failure(url: str, error: RedisError, *, deadline: float) -> StoreError:
     """What Redis's error means for someone who knows only the URL."""
     said = " ".join(str(error).split())
     place = hide_password(url)
     for kinds, words, remedy in _REMEDIES:
         if isinstance(error, kinds) or re.search(words, said):
             return StoreError(f"{place} {remedy}")
+    perhaps = "" if _UNREACHED in said else f"; {MAYBE_DONE}"
     if isinstance(error, TooLate) or (isinstance(error, Lost) and time.monotonic() >= deadline):
-        return StoreError(
-            f"{place} did not answer in time: check the host and the network, or raise timeout=;"
-            " a write that was under way may be done or not"
-        )
+        return StoreError(f"{place} did not answer in time: check the host and the network, or raise timeout={perhaps}")
     if isinstance(error, Lost):
-        return StoreError(f"{place} cannot be reached: check the host, the port and the network ({said})")
+        return StoreError(f"{place} cannot be reached: check the host, the port and the network ({said}){perhaps}")
     return StoreError(f"{place} failed: {said}")
 
 
 class _Socket(socket.socket):
-    """One whose reads and writes end by this thread's `deadline`, however little arrives at a time."""
+    """One whose reads and writes end by the end of this thread's `Attempt`, however little arrives at a time."""
 
     def recv_into(self, *args: Any) -> int:
         usual = self.gettimeout()
@@ -261,7 +201,7 @@ class _Socket(socket.socket):
 
     def _shortened(self, usual: float | None) -> bool:
         """Whether the time left was so much less than the usual that it is the timeout now."""
-        left = getattr(_now, "ends", float("inf")) - time.monotonic()
+        left = _now.ends - time.monotonic()
         if usual is None or left >= usual * 0.9:
             return False
         self.settimeout(max(left, 0.001))
@@ -288,11 +228,10 @@ class _OverSocketFile(redis.UnixDomainSocketConnection):
 _KINDS: Final = {"redis": _OverTcp, "unix": _OverSocketFile, "rediss": redis.SSLConnection}
 
 
-def _of_server(url: str, limits: dict[str, Any], connections: int) -> redis.Redis:
+def _of_server(url: str, limits: dict[str, Any]) -> redis.Redis:
     given = {**_parts(url), **limits}
     given["connection_class"] = _KINDS[urlsplit(url).scheme]
-    pool = redis.ConnectionPool(max_connections=connections, retry=Retry(NoBackoff(), 0), **given)
-    return redis.Redis(connection_pool=pool)
+    return Server.from_pool(Pool(retry=Retry(NoBackoff(), 0), **given))
 
 
 def _parts(url: str) -> dict[str, Any]:
@@ -313,8 +252,3 @@ def _require_version(client: Client, url: str) -> None:
             f"{hide_password(url)} was written by a newer memtrace (schema {version}, this one knows {_VERSION}):"
             " upgrade memtrace"
         )
-
-
-@lru_cache(maxsize=32)
-def _digest(script: str) -> str:
-    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()

@@ -101,14 +101,7 @@ class Memory:
         clock: Callable[[], float] = time.time,
         tracing: Tracing | None = None,
     ) -> None:
-        if agent_id == "":
-            raise UsageError(
-                "agent_id is empty, which names no agent: give one, or None for a memory without agent facts"
-            )
-        if isinstance(recall, str) and recall != "auto":
-            raise UsageError(
-                f"recall={recall!r}: give 'auto' for recall in this process, or an index such as SqliteRecall"
-            )
+        _require_sound(agent_id, recall, store_timeout)
         _require_counts(
             max_learned_facts=max_learned_facts, max_facts_per_message=max_facts_per_message, max_facts=max_facts
         )
@@ -116,8 +109,6 @@ class Memory:
         self.agent_id = agent_id
         self.project_id = project_id
         self._owns_store = isinstance(location, str | os.PathLike)
-        if not store_timeout > 0:
-            raise UsageError(f"store_timeout={store_timeout}: give seconds, more than none")
         self.store: FactStore = (
             open_store(location, timeout=store_timeout) if isinstance(location, str | os.PathLike) else location
         )
@@ -144,20 +135,7 @@ class Memory:
         agent_facts, user_facts = self._fact_blocks(max_facts, max_users)
         blocks = (*agent_facts, user_facts)
         self._kept = Kept(self.store, self._marks, self._windows, blocks, search, index, turn_log, others=[])
-        self._facts = Facts(
-            self.store,
-            self._marks,
-            self._tracing,
-            own={
-                Level.USER: user_id if isinstance(user_id, str) else "",
-                Level.AGENT: agent_id or "",
-                Level.PROJECT: project_id,
-            },
-            project=project_id,
-            clock=clock,
-            search=search,
-            forgotten=self._kept.forgotten,
-        )
+        self._facts = self._own_facts(search)
         self._learned = Learned(self.store, cap=max_learned_facts, clock=clock)
         self._parts = Parts(
             self._tracing,
@@ -327,6 +305,20 @@ class Memory:
     def _extractor(self, model: Model, instruction: str) -> Extractor:
         return Extractor(model, self._tracing, limit=self._facts_per_message, instruction=instruction)
 
+    def _own_facts(self, search: FactSearch | None) -> Facts:
+        """Facts by hand, of the user, the agent and the project that this memory is made for."""
+        user = self._user_id if isinstance(self._user_id, str) else ""
+        return Facts(
+            self.store,
+            self._marks,
+            self._tracing,
+            own={Level.USER: user, Level.AGENT: self.agent_id or "", Level.PROJECT: self.project_id},
+            project=self.project_id,
+            clock=self._clock,
+            search=search,
+            forgotten=self._kept.forgotten,
+        )
+
     def _fact_blocks(self, limit: int, known: int) -> tuple[tuple[FactsBlock, ...], FactsBlock]:
         """The agent's, where there is an agent, and the user's."""
         make = partial(FactsBlock, store=self.store, limit=limit, known=known)
@@ -336,6 +328,15 @@ class Memory:
         agent = Scope(Level.AGENT, self.agent_id, self.project_id)
         heading = f"Learned facts (agent:{quoted(agent.id)[1:-1]}):"
         return (make("persistent_facts", heading, scope=lambda _: agent),), user
+
+
+def _require_sound(agent_id: str | None, recall: object, store_timeout: float) -> None:
+    if agent_id == "":
+        raise UsageError("agent_id is empty, which names no agent: give one, or None for a memory without agent facts")
+    if isinstance(recall, str) and recall != "auto":
+        raise UsageError(f"recall={recall!r}: give 'auto' for recall in this process, or an index such as SqliteRecall")
+    if not store_timeout > 0:
+        raise UsageError(f"store_timeout={store_timeout}: give seconds, more than none")
 
 
 def _require_counts(**counts: int) -> None:

@@ -17,8 +17,8 @@ import warnings
 from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import Path
 
-from memtrace.harness.plane_faults import FAULTS
-from memtrace.harness.plane_front import Answer, Front
+from memtrace.harness.plane_front import Answer
+from memtrace.harness.plane_line import Line
 from memtrace.identity import IdKeyWarning
 from memtrace.model import Message
 from memtrace.plane import PlaneFacts
@@ -94,8 +94,8 @@ def main() -> int:
     """Measure, print, compare."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore", IdKeyWarning)
-    front = Front(lambda _: Answer(200, {}, b'{"facts": []}'), lambda _asked, _status: None)
-    front.fault(FAULTS["black hole"]())
+    line = Line(lambda _: Answer(200, {}, b'{"facts": []}'), lambda _asked, _status: None)
+    line.fault("black hole")
     with (
         tempfile.TemporaryDirectory() as one,
         tempfile.TemporaryDirectory() as other,
@@ -103,9 +103,9 @@ def main() -> int:
     ):
         measured(Path(w), None, 0.5)
         without, stall_without = measured(Path(one), None, SECONDS / 3)
-        plane = PlaneFacts(front.url, "key", timeout=TIMEOUT, retry_after=RETRY)
+        plane = PlaneFacts(line.url, "key", timeout=TIMEOUT, retry_after=RETRY)
         with_it, stall = measured(Path(other), plane, SECONDS)
-    front.close()
+    line.close()
     paid = [seconds for seconds in with_it if seconds >= TIMEOUT / 2]
     others = [seconds for seconds in with_it if seconds < TIMEOUT / 2]
     allowed = int(SECONDS / (RETRY + TIMEOUT)) + 1

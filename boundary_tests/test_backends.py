@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from memtrace.harness.crashing import Crashes, closing_in, crashing
+from memtrace.harness.flatness import measure
 from memtrace.harness.plane_timing import timing
 from memtrace.harness.rules import rule
 from memtrace.harness.stage import OK_OR_REFUSED, Stage
 from memtrace.harness.store_faults import faulty_store
-from memtrace.model import Caller, Outcome
+from memtrace.model import Caller, Fact, Outcome
 
 ALONE: Final = {"learn": False, "window": 0}
 """What is in a prompt comes from the store."""
@@ -64,6 +67,12 @@ def test_the_newest_facts_are_listed_and_the_newest_first(stage: Stage) -> None:
     stage.facts(bob)
 
 
+@rule("backends.read-is-flat", options={**ALONE, "tracing": False})
+def test_the_newest_facts_take_no_longer_to_read_where_there_are_many(stage: Stage) -> None:
+    stage.takes_time()
+    measure(stage)
+
+
 @rule("backends.same-answers", options=ALONE)
 def test_the_same_calls_give_the_same_on_this_store_and_on_a_fresh_one(stage: Stage) -> None:
     names = [f"{stage.canary()}{odd}" for odd in ODD]
@@ -103,6 +112,83 @@ def _ask_all(stage: Stage, names: list[str], texts: list[str]) -> None:
         stage.forget(everyone[1])
     for caller in everyone:
         stage.facts(caller)
+
+
+@rule("backends.add-is-atomic", needs=("list",), options=ALONE)
+def test_a_process_killed_while_it_stores_a_fact_leaves_the_facts_as_they_were_or_with_it(stage: Stage) -> None:
+    with crashing(stage) as crashes:
+        Interrupted(stage, crashes).go_through(_adds)
+
+
+@rule("backends.add-is-atomic", needs=("list", "update"), options=ALONE)
+def test_a_process_killed_while_it_replaces_a_fact_leaves_one_of_the_two(stage: Stage) -> None:
+    with crashing(stage) as crashes:
+        Interrupted(stage, crashes).go_through(_updates)
+
+
+class Interrupted:
+    """Processes that are killed while they write, one after another; each reads first what the one before has left."""
+
+    def __init__(self, stage: Stage, crashes: Crashes) -> None:
+        self.stage = stage
+        self.crashes = crashes
+        self.process = stage.restart()
+        self.after = 0
+
+    def go_through(self, write: Callable[[Interrupted, Caller], bool]) -> None:
+        """Let it happen without a crash, and then with one at each moment that matters."""
+        write(self, self.stage.caller())
+        closing_in(self.moments, lambda after: self._dies(write, after))
+        self.process.host.close()
+
+    def _dies(self, write: Callable[[Interrupted, Caller], bool], after: int) -> bool:
+        self.after = after
+        return write(self, self.stage.caller())
+
+    def by(self, verb: Callable[[], object]) -> None:
+        """The write itself, and a fresh process after it."""
+        if self.after:
+            self.crashes.crash(self.process, verb, after=self.after)
+            self.process = self.stage.process()
+        else:
+            self.moments = self.crashes.moments(self.process, verb)
+
+    def look(self, caller: Caller) -> tuple[Fact, ...]:
+        """All their facts."""
+        return self.process.facts(caller)
+
+    def end(self, caller: Caller, record: str) -> None:
+        """What a turn makes of it, and whether it can be forgotten."""
+        self.look(caller)
+        if "turns" in self.stage.claims:
+            self.process.turn(caller, ASKS)
+        if "forget" in self.stage.claims:
+            self.process.forget(caller, record)
+            self.look(caller)
+
+
+def _adds(killed: Interrupted, alice: Caller) -> bool:
+    """Add a fact, and add it again; whether it was there before that."""
+    stage, text = killed.stage, f"Alice has a cat called {killed.stage.canary()}."
+    killed.process.add(alice, f"Alice plays saxophone at {stage.canary()}.")
+    killed.look(alice)
+    killed.by(lambda: killed.process.add(alice, text))
+    found = killed.look(alice)
+    killed.end(alice, killed.process.add(alice, text))
+    return text in [fact.text for fact in found]
+
+
+def _updates(killed: Interrupted, alice: Caller) -> bool:
+    """Replace a fact, and replace it again if it still is there; whether the new one was there before that."""
+    stage = killed.stage
+    cat, dog = (f"Alice has a {animal} called {stage.canary()}." for animal in ("cat", "dog"))
+    killed.process.add(alice, f"Alice plays saxophone at {stage.canary()}.")
+    record = killed.process.add(alice, cat)
+    killed.look(alice)
+    killed.by(lambda: killed.process.update(alice, record, dog))
+    found = {fact.text: fact.id for fact in killed.look(alice)}
+    killed.end(alice, found[dog] if dog in found else killed.process.update(alice, found.get(cat, record), dog))
+    return dog in found
 
 
 @rule("backends.outage-is-bounded", needs=("turns",), options=SOON)

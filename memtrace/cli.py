@@ -125,6 +125,7 @@ def _check_command(parser: argparse.ArgumentParser) -> None:
         "--rule", action="append", default=[], metavar="GLOB", help="only rules that match; may be repeated"
     )
     parser.add_argument("--scripts", type=int, metavar="N", help="how many random scripts to play as well")
+    parser.add_argument("--timed", action="store_true", help="judge the rules that time reads too")
     parser.add_argument("--destructive", action="store_true", help="let tests damage the store given with --store")
     parser.add_argument(
         "--full-evidence", action="store_true", help="show whole prompts, not 80 characters around a word"
@@ -146,6 +147,7 @@ def _check(options: argparse.Namespace) -> int:
         store=options.store, scripts=options.scripts, history=options.history, ledger_json=options.json, junitxml=options.junit,
         ledger_markdown=options.markdown,
     )  # fmt: skip
+    command += ["--timed"] if options.timed else []
     command += ["--destructive"] if options.destructive else []
     command += ["--full-evidence"] if options.full_evidence else []
     _become("pytest", *command)

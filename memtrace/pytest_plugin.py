@@ -42,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption("--rule", action="append", default=[], metavar="GLOB", help="only tests of rules that match")
     group.addoption("--destructive", action="store_true", help="let tests damage the store given with --store")
+    group.addoption("--timed", action="store_true", help="judge the rules that time reads, too")
     group.addoption("--scripts", type=_count, default=20, metavar="N", help="random scripts to play (default: 20)")
     group.addoption("--scripts-seed", type=int, default=0, metavar="N", help="draw other random scripts (default: 0)")
     group.addoption("--script", metavar="CODE", help="play one random script again, as a report names it")
@@ -133,6 +134,7 @@ def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
                 destructive=config.getoption("destructive"),
                 known=_known(config),
             )
+            suite.timed = config.getoption("timed")
             suites[name] = suite.__enter__()
             config.add_cleanup(partial(_close_suite, suite))
             if not store.missing:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,16 +20,32 @@ from memtrace.harness.ledger import (
     EXIT_VIOLATED,
 )
 from memtrace.harness.private import write_private
-from memtrace.harness.session import make_suite
+from memtrace.harness.session import Suite, make_suite
 from memtrace.harness.tested_store import TestedStore, stores_named
 from memtrace.harness.upstream import Upstream
 from memtrace.model import Verdict
-from proofs import proof_1_turns, proof_2_users, proof_3_authors, proof_4_processes, proof_6_plane
+from proofs import (
+    proof_1_turns,
+    proof_2_users,
+    proof_3_authors,
+    proof_4_processes,
+    proof_5_backends,
+    proof_6_plane,
+)
 from proofs.act import Played, Proof, play, verdict_of, worst
-from proofs.report import as_json, printed, replay
+from proofs.report import as_json, printed, replay, summed_up
+from proofs.stores import play_on_each
 
 PROOFS: Final[tuple[Proof, ...]] = tuple(
-    module.PROOF for module in (proof_1_turns, proof_2_users, proof_3_authors, proof_4_processes, proof_6_plane)
+    module.PROOF
+    for module in (
+        proof_1_turns,
+        proof_2_users,
+        proof_3_authors,
+        proof_4_processes,
+        proof_5_backends,
+        proof_6_plane,
+    )
 )
 _EXIT: Final = {
     Verdict.VIOLATED: EXIT_VIOLATED,
@@ -72,9 +88,8 @@ def _run(options: argparse.Namespace) -> int:
         results = _played(chosen, options)
     if options.json:
         write_private(options.json, as_json(options.memory, results))
-    verdicts = {proof: verdict_of(played) for proof, played in results.items()}
-    print(", ".join(f"proof {proof.number} {verdict.value}" for proof, verdict in verdicts.items()))
-    return _EXIT.get(worst(iter(verdicts.values())), EXIT_HELD)
+    print(", ".join(summed_up(proof, played) for proof, played in results.items()))
+    return _EXIT.get(worst(verdict_of(played) for played in results.values()), EXIT_HELD)
 
 
 def _played(chosen: Sequence[Proof], options: argparse.Namespace) -> dict[Proof, list[Played]]:
@@ -82,25 +97,34 @@ def _played(chosen: Sequence[Proof], options: argparse.Namespace) -> dict[Proof,
         raise UsageError(
             "--model-url and --model go together: an OpenAI-compatible base URL, and the model to ask for there"
         )
-    upstream = Upstream(options.model_url, options.model) if options.model else None
     results = {}
-    with (
-        closing(upstream) if upstream else nullcontext(),
-        make_suite(options.memory, store=_store(options.store), upstream=upstream) as suite,
-    ):
+    with ExitStack() as stack:
+        upstream = stack.enter_context(closing(Upstream(options.model_url, options.model))) if options.model else None
+        alone = any(not proof.stores for proof in chosen)
+        suite = stack.enter_context(_on_one_store(options, upstream)) if alone else None
+        for proof in chosen:
+            if suite is not None and not proof.stores:
+                results[proof] = [play(act, suite) for act in proof.acts]
+            else:
+                stores = stores_named(options.store or ",".join(proof.stores))
+                results[proof] = play_on_each(proof, options.memory, stores, upstream)
+            _print(proof, results[proof])
+    return results
+
+
+@contextmanager
+def _on_one_store(options: argparse.Namespace, upstream: Upstream | None) -> Iterator[Suite]:
+    with make_suite(options.memory, store=_store(options.store), upstream=upstream) as suite:
         if suite.store.missing:
             raise UsageError(suite.store.missing)
         suite.probe()
-        for proof in chosen:
-            results[proof] = [play(act, suite) for act in proof.acts]
-            _print(proof, results[proof])
-    return results
+        yield suite
 
 
 def _store(words: str) -> TestedStore:
     stores = stores_named(words)
     if len(stores) > 1:
-        raise UsageError("--store: the proofs run on one store at a time; name one")
+        raise UsageError("--store: but for proof 5 the proofs run on one store at a time; name one")
     return stores[0]
 
 

@@ -30,6 +30,7 @@ class Act:
         against: a memory that breaks the claim, as ``--memory`` takes it.
         needs: what the script wants of a system beyond its rules' own needs.
         options: what the system is asked for.
+        heading: the line above the evidence, of a proof that has one line of it a store.
     """
 
     title: str
@@ -39,27 +40,43 @@ class Act:
     against: str
     needs: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    heading: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proof:
-    """A claim about one boundary: what is claimed, how it is tested, and the acts that test it."""
+    """A claim about one boundary: what is claimed, how it is tested, and the acts that test it.
+
+    ``stores``: what it is played on, one after the other; one without any on whatever store there is.
+    """
 
     number: int
     boundary: str
     claim: str
     method: str
     acts: tuple[Act, ...]
+    stores: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of one act on one memory; ``counter`` is what it found on the memory that breaks the claim."""
+    """What came of one act on one memory.
+
+    Attributes:
+        act: the act.
+        findings: what each of its rules made of it.
+        history: what happened.
+        counter: what it found on the memory that breaks the claim.
+        store: what it was played on, in a proof of several stores.
+        unplayed: why it could not be played there.
+    """
 
     act: Act
     findings: tuple[Finding, ...]
     history: History
     counter: Finding | None = None
+    store: str = ""
+    unplayed: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -75,12 +92,22 @@ def worst(verdicts: Iterator[Verdict]) -> Verdict:
     return next((verdict for verdict in WORST_FIRST if verdict in found), Verdict.NOT_EXERCISED)
 
 
-def play(act: Act, suite: Suite) -> Played:
+def play(act: Act, suite: Suite, *, store: str = "", counter: bool = True) -> Played:
     """Play an act on a memory, and again on the one that breaks its claim."""
     findings, history = _played(act, suite)
+    return Played(act, findings, history, _countered(act) if counter else None, store)
+
+
+def _countered(act: Act) -> Finding:
     with make_suite(act.against) as against:
         broken, _ = _played(act, against)
-    return Played(act, findings, history, next((f for f in broken if f.verdict is Verdict.VIOLATED), broken[0]))
+    return next((finding for finding in broken if finding.verdict is Verdict.VIOLATED), broken[0])
+
+
+def unplayed(act: Act, store: str, why: str) -> Played:
+    """An act that a store's absence left unplayed."""
+    findings = tuple(Finding(rule, Verdict.NOT_EXERCISED, why) for rule in act.rules)
+    return Played(act, findings, History([]), store=store, unplayed=why)
 
 
 def _played(act: Act, suite: Suite) -> tuple[tuple[Finding, ...], History]:
@@ -92,11 +119,11 @@ def _played(act: Act, suite: Suite) -> tuple[tuple[Finding, ...], History]:
     return tuple(found[rule] for rule in act.rules), history
 
 
-def replayed(act: Act, history: History) -> Played:
+def replayed(act: Act, history: History, store: str = "") -> Played:
     """Judge a saved history again."""
     found = {finding.rule: finding for finding in judge(history, act.rules)}
     untested = (Finding(rule, Verdict.NOT_EXERCISED, "the history does not bear on it") for rule in act.rules)
-    return Played(act, tuple(found.get(blank.rule, blank) for blank in untested), history)
+    return Played(act, tuple(found.get(blank.rule, blank) for blank in untested), history, store=store)
 
 
 def verdict_of(played: Sequence[Played]) -> Verdict:

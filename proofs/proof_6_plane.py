@@ -7,7 +7,7 @@ from typing import Final
 from memtrace import semconv
 from memtrace.harness.events import Timed
 from memtrace.harness.history import History
-from memtrace.harness.plane_faults import FAULTS, REFUSED
+from memtrace.harness.plane_faults import FAULTS
 from memtrace.harness.plane_seen import agent_asked_for, asks, outages
 from memtrace.harness.plane_timing import timing
 from memtrace.harness.stage import PLANE, Stage
@@ -15,7 +15,7 @@ from memtrace.model import Caller
 from proofs import showing
 from proofs.act import Act, Proof
 
-LADDER: Final = (REFUSED, *(fault for fault in FAULTS if fault != "twice"))
+LADDER: Final = tuple(fault for fault in FAULTS if fault != "twice")
 ASKS: Final = "When do you close?"
 LONG_AFTER: Final = 601.0
 
@@ -68,7 +68,7 @@ def never_read(stage: Stage) -> None:
     alice = stage.caller()
     _curate(stage, alice)
     stage.turn(alice, ASKS)
-    stage.plane.fault(REFUSED)
+    stage.plane.fault("refused")
     stage.turn(alice, ASKS)
     stage.process().turn(alice, ASKS)
 
@@ -123,7 +123,7 @@ PROOF = Proof(
     6,
     "between the agent and the plane",
     "The agent reads what people approved and never writes; whatever the plane does, turns go on, in time, and say so.",
-    "Serve, retire, and fail in every way, on a real plane; read prompts, requests, times and spans.",
+    "Serve, retire, and fail in every way, on a `memtrace plane serve`; read prompts, requests, times and spans.",
     (
         Act(
             "what is approved reaches everyone once, and what is taken back nobody",

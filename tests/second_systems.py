@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -36,6 +37,18 @@ class PrintsThenDies(TinyMemory):
         os.write(2, text.encode())
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("it is gone")
+
+
+class AsksThrice(TinyMemory):
+    """Adds a fact by three requests to a server, and waits for what it says to each."""
+
+    def add(self, caller: Caller, text: str, scope: str = "user") -> str:
+        host, _, port = self.env.store_url.removeprefix("tcp://").rpartition(":")
+        with socket.create_connection((host, int(port))) as server:
+            for number in range(3):
+                server.sendall(f"{number} {text}".encode())
+                server.recv(1000)
+        return text
 
 
 class DiesWhenTold(TinyMemory):

@@ -8,6 +8,7 @@ from histories import ALICE, BOB, A, B, HistoryWriter
 from memtrace.harness.checks import CHECKS
 from memtrace.harness.events import Expected, FactsRead, FactWritten, Noted, StoreFaulty, Timed
 from memtrace.harness.findings import Judgement
+from memtrace.harness.slopes import BEST_OF, DURATIONS, NEWEST, STORED, slope
 from memtrace.model import Fact, Verdict
 
 
@@ -146,3 +147,71 @@ def test_what_is_stored_is_in_the_prompt(shown: str, verdict: Verdict) -> None:
     turn = write.turn(ALICE, "hello", prompt=[f"system: {shown}", "user: hello"])
     write.add(Expected, rule="backends.lifecycle", canary=A, turn=turn)
     assert judged("backends.lifecycle", write).verdict is verdict
+
+
+AROUND = [took for best in (0.98, 0.99, 1.0, 1.01, 1.02) * 12 for took in (3.0, best, 2.0, 1.5, 9.0)]
+ONE = [1.0] * len(AROUND)
+SWINGING = ([0.1] * BEST_OF + [10.0] * BEST_OF) * 30
+DRIFTING = [1.0 + turn / 10 for turn in range(len(AROUND))]
+
+
+def timed(few: list[float], some: list[float], many: list[float], **changed: int) -> HistoryWriter:
+    """Durations of reads at three sizes; ``changed``: how many facts are there, or are listed."""
+    write = writer()
+    write.add(Noted, name=DURATIONS, value={"50": few, "500": some, "5000": many})
+    write.add(Noted, name=STORED, value={"50": 50, "5000": changed.get("there", 5000)})
+    write.add(FactsRead, op="facts", caller=ALICE, texts=("x",) * changed.get("listed", NEWEST), limit=NEWEST)
+    return write
+
+
+def times(factor: float) -> list[float]:
+    return [factor * took for took in AROUND]
+
+
+@pytest.mark.parametrize(
+    ("some", "many", "verdict"),
+    [
+        (1.0, 1.0, Verdict.HELD),
+        (1.2, 1.5, Verdict.HELD),
+        (1.3, 1.7, Verdict.VIOLATED),
+        (0.9, 0.5, Verdict.HELD),
+        (10.0, 100.0, Verdict.VIOLATED),
+    ],
+)
+def test_a_read_is_flat_where_the_whole_interval_lies_under_the_bound(
+    some: float, many: float, verdict: Verdict
+) -> None:
+    assert judged("backends.read-is-flat", timed(AROUND, times(some), times(many))).verdict is verdict
+
+
+def test_the_slope_is_the_power_with_which_time_grows() -> None:
+    assert slope({"50": AROUND, "500": times(10), "5000": times(100)}) == pytest.approx((1.0, 1.0, 1.0))
+    assert slope({"50": ONE, "500": ONE, "5000": ONE}) == pytest.approx((0.0, 0.0, 0.0))
+    assert str(slope({"50": ONE, "500": ONE, "5000": SWINGING})) == "0.00 (95 % between -0.50 and 0.50)"
+
+
+def test_of_sixty_slopes_the_median_lies_between_the_22nd_and_the_39th() -> None:
+    steeper = [10 ** (turn / 50) for turn in range(1, 61) for _ in range(BEST_OF)]
+    assert slope({"50": ONE, "500": ONE, "5000": steeper}) == pytest.approx((0.22, 0.305, 0.39))
+
+
+def test_what_slows_all_sizes_or_single_reads_down_is_no_growth() -> None:
+    assert slope(dict.fromkeys(("50", "500", "5000"), DRIFTING)) == pytest.approx((0.0, 0.0, 0.0))
+    assert slope({"50": ONE, "500": ONE, "5000": [1.0, *[99.0] * (BEST_OF - 1)] * 60}) == pytest.approx((0.0, 0.0, 0.0))
+
+
+def test_a_slope_on_both_sides_of_the_bound_is_undecided() -> None:
+    judgement = judged("backends.read-is-flat", timed(ONE, ONE, SWINGING))
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reason.startswith("the machine is too noisy to tell: the slope is 0.00")
+
+
+@pytest.mark.parametrize("changed", [{"there": 200}, {"listed": 49}])
+def test_a_read_of_less_than_was_asked_for_shows_nothing(changed: dict[str, int]) -> None:
+    judgement = judged("backends.read-is-flat", timed(AROUND, AROUND, AROUND, **changed))
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.uncontrolled
+
+
+def test_without_durations_nothing_is_said_of_a_read() -> None:
+    assert judged("backends.read-is-flat", writer()).verdict is Verdict.NOT_EXERCISED

@@ -15,9 +15,9 @@ from remembering import Lab, MemoryModel
 
 from memtrace.errors import UsageError
 from memtrace.harness.events import PlaneAsked
-from memtrace.harness.plane import ScriptedPlane
-from memtrace.harness.plane_faults import FAULTS, REFUSED
-from memtrace.harness.plane_front import Answer, Front
+from memtrace.harness.plane import make_plane
+from memtrace.harness.plane_front import Answer
+from memtrace.harness.plane_line import Line
 from memtrace.harness.recorder import Recorder
 from memtrace.plane import PlaneFacts, Status, configured
 from memtrace.reference import Agent, CuratedFactsMissing, Memory, RedactEmails, outcome_of
@@ -30,7 +30,7 @@ STATUS = {
     "401": "unauthorized", "403": "unauthorized", "404": "failed", "redirect": "failed", "html": "malformed",
     "empty": "malformed", "no list": "malformed", "wrong types": "malformed", "another thing": "malformed",
     "truncated": "malformed", "cut short": "unreachable", "reset": "unreachable", "black hole": "timeout",
-    "slow drip": "timeout", "a million facts": "malformed", REFUSED: "unreachable",
+    "slow drip": "timeout", "a million facts": "malformed", "refused": "unreachable",
 }  # fmt: skip
 
 
@@ -43,13 +43,13 @@ class Clock:
 
 
 class Served:
-    """A plane of a few lines behind the harness's front, which has all the faults."""
+    """A plane of a few lines behind the harness's line, which has all the faults."""
 
     def __init__(self):
         self.facts, self.asked, self.headers, self.retry_after = ["We close at six."], [], {"X-Memtrace-Plane": "1"}, {}
         self.held, self.go_on = threading.Event(), threading.Event()
-        self.front = Front(self.answer, lambda asked, status: self.asked.append(asked))
-        self.url, self.clock, self.clients = self.front.url, Clock(), []
+        self.line = Line(self.answer, lambda asked, status: self.asked.append(asked))
+        self.url, self.clock, self.clients = self.line.url, Clock(), []
 
     def answer(self, asked):
         if "agent_id=held" in asked.target:
@@ -62,7 +62,7 @@ class Served:
         return Answer(200, {"ETag": tag, **self.headers}, body)
 
     def fails(self, name="", **details):
-        self.front.fault(FAULTS[name](**details) if name in FAULTS else None, refuse=name == REFUSED)
+        self.line.fault(name, **details)
 
     def client(self, **options):
         client = PlaneFacts(self.url, KEY, **{"timeout": 5.0, "clock": self.clock, **options})
@@ -72,7 +72,7 @@ class Served:
     def close(self):
         for client in self.clients:
             client.close()
-        self.front.close()
+        self.line.close()
 
 
 @pytest.fixture
@@ -166,17 +166,18 @@ def test_a_clock_that_is_set_back_does_not_lengthen_the_pause(plane):
 
 def test_while_one_turn_reads_the_others_get_the_last_facts_at_once(plane):
     client = plane.client(timeout=30.0)
-    client.read("shop")
-    plane.fails("black hole")
+    plane.go_on.set()
+    client.read("held")
+    plane.held.clear()
+    plane.go_on.clear()
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.read, "shop")
-        while len(plane.asked) < 2:
-            pass
-        found = [client.read("shop") for _ in range(100)]
+        waiting = pool.submit(client.read, "held")
+        plane.held.wait()
+        found = [client.read("held") for _ in range(100)]
         assert not waiting.done()
-        assert len(plane.asked) == 2
-        plane.fails()
-        assert waiting.result().status == "unreachable"
+        assert len(plane.asked) == 1
+        plane.go_on.set()
+        assert (waiting.result().freshness, len(plane.asked)) == ("fresh", 2)
     assert {(each.facts, each.status) for each in found} == {(("We close at six.",), Status.BUSY)}
 
 
@@ -270,7 +271,7 @@ def test_the_question_is_sent_only_with_payloads_and_in_a_header_to_a_plane_that
 
 def test_the_plane_itself_takes_the_question_in_the_header_once_it_has_said_so():
     recorder = Recorder()
-    real = ScriptedPlane(recorder, lambda: 0.0)
+    real = make_plane(recorder, lambda: 0.0)
     real.curate("shop", "We close at six.")
     client = PlaneFacts(real.url, real.key, timeout=30.0, payloads=True)
     found = [client.read("shop", "When, exactly?") for _ in range(3)]

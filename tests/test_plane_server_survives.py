@@ -14,7 +14,8 @@ from plane_serving import PET_SHOP, running
 
 from memtrace.service.serve import create_key
 
-ROUNDS = 200 if os.environ.get("MEMTRACE_SLOW") == "1" else 20
+SLOW = os.environ.get("MEMTRACE_SLOW") == "1"
+ROUNDS = 200 if SLOW else 20
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -25,7 +26,7 @@ def test_no_approved_fact_is_lost_when_the_plane_is_killed(
     headers = {"X-API-Key": create_key(location, "curator", "ann", [])}
     parameters: dict[str, str | int] = {"agent_id": PET_SHOP, "limit": 200}
     acknowledged: list[str] = []
-    for number in range(ROUNDS if kind == "sqlite" else 3):
+    for number in range(ROUNDS if SLOW or kind == "sqlite" else 3):
         with running(location) as plane, httpx.Client(base_url=plane.url, headers=headers) as client:
             served = client.get("/public/v1/memory/facts", params=parameters).json()["facts"]
             assert {fact["content"] for fact in served} == set(acknowledged)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from memtrace.harness.model_server import ModelServer, Step
+from memtrace.harness.rules import RULES
 from memtrace.harness.session import make_suite
 from memtrace.harness.system import ModelRequest
 from memtrace.model import Verdict
@@ -17,7 +18,12 @@ from proofs.__main__ import PROOFS, main
 from proofs.act import Act, play
 
 TINY = "memtrace.broken.tiny:TinyMemory"
-ACTS = [pytest.param(act, id=f"{proof.number}: {act.title}") for proof in PROOFS for act in proof.acts]
+ACTS = [
+    pytest.param(act, id=f"{proof.number}: {act.title}")
+    for proof in PROOFS
+    for act in proof.acts
+    if not any(RULES[rule].timed for rule in act.rules)  # a busy machine may leave them undecided
+]
 
 
 @pytest.mark.parametrize("act", ACTS)

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from types import SimpleNamespace
@@ -41,6 +42,7 @@ from fastaiagent import (
     interrupt,
 )
 from fastaiagent._internal.errors import GuardrailBlockedError, MaxIterationsError
+from fastaiagent.agent import memory_blocks
 from fastaiagent.agent.memory_blocks import PlaneFactBlock
 from fastaiagent.guardrail import GuardrailPosition
 from fastaiagent.learn import Fact as StoredFact
@@ -57,8 +59,8 @@ _CLAIMS: Final = frozenset(
     {
         "turns", "ids", "conv", "window", "stream", "cancel", "tools", "guardrails", "after-run", "resume",
         "resume-elsewhere", "fork", "handoff", "delegate", "facts", "update", "forget", "list", "record-ids",
-        "agent-facts", "agents", "plane", "project", "resolver", "learn", "learn-offline", "summary", "recall",
-        "own-recall", "search", "save-load", "redaction", "reopen", "shared", "own-spans", "memory-spans",
+        "agent-facts", "agents", "plane", "advance", "project", "resolver", "learn", "learn-offline", "summary",
+        "recall", "own-recall", "search", "save-load", "redaction", "reopen", "shared", "own-spans", "memory-spans",
     }
 )  # fmt: skip
 _EXPERT: Final = "expert"
@@ -419,16 +421,20 @@ def _record(env: Environment) -> None:
 def _connected(env: Environment) -> Callable[[], None]:
     """The SDK connected to the plane, where there is one, payloads on or off as memtrace's own switch has them.
 
-    What undoes that is returned.
+    Its pauses go by the environment's clock: its blocks take no clock, so their module is given one. What undoes all
+    that is returned.
     """
     if not env.plane_url:
         return lambda: None
     before = os.environ.get(_PAYLOADS)
     os.environ[_PAYLOADS] = "1" if os.environ.get("MEMTRACE_TRACE_PAYLOADS") == "1" else "0"
     connect(env.plane_key, env.plane_url, auto_register=False, export_traces=False, export_checkpoints=False)
+    blocks: Any = memory_blocks
+    blocks.time = SimpleNamespace(time=time.time, monotonic=env.clock)
 
     def undo() -> None:
         disconnect()
+        blocks.time = time
         del os.environ[_PAYLOADS]
         if before is not None:
             os.environ[_PAYLOADS] = before

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import replace
 
 from opentelemetry.trace import Span
 
 from memtrace.broken import broken, lawful
-from memtrace.broken.tiny import Key, Row, TinyMemory
+from memtrace.broken.tiny import Key, Row, TinyMemory, _fact
+from memtrace.broken.tiny_listed import TinyListed
 from memtrace.broken.tiny_sqlite import TinySqlite
 from memtrace.model import Caller, Fact
 
@@ -38,6 +40,17 @@ class CutsLongFactsThere(TinyMemory):
     def put(self, key: Key, text: str, *, source: str = "", confidence: float = 1.0) -> str:
         elsewhere = not self.env.store_url.endswith("memory.db")
         return super().put(key, text[:4000] if elsewhere else text, source=source, confidence=confidence)
+
+
+@broken("backends.read-is-flat")
+class SortsThemAll(TinyListed):
+    """Takes the newest of a list of all that its user has."""
+
+    def facts(self, caller: Caller, limit: int | None = None, *, superseded: bool = False) -> list[Fact]:
+        if superseded:
+            return super().facts(caller, limit, superseded=superseded)
+        rows = [row for row in self.listed.get(self.own(caller), []) if not row.superseded_by]
+        return sorted(map(_fact, rows), key=lambda fact: int(fact.id), reverse=True)[:limit]
 
 
 @broken("backends.outage-is-bounded")
@@ -71,3 +84,12 @@ class OneMoment(TinyMemory):
     def facts(self, caller: Caller, limit: int | None = None, *, superseded: bool = False) -> list[Fact]:
         found = sorted(super().facts(caller, superseded=superseded), key=lambda fact: fact.text)
         return [replace(fact, created_at=1.0) for fact in found[:limit]]
+
+
+@lawful("a read that takes long, and as long for few facts as for many, is flat", rules=("backends.read-is-flat",))
+class TakesItsTime(TinyListed):
+    """Does the same work for each read, and much of it."""
+
+    def facts(self, caller: Caller, limit: int | None = None, *, superseded: bool = False) -> list[Fact]:
+        json.dumps(list(range(5_000)))
+        return super().facts(caller, limit, superseded=superseded)

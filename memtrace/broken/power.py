@@ -22,7 +22,7 @@ from typing import Any, Final
 from memtrace.broken import Exhibit, gallery
 from memtrace.errors import MemtraceError, UsageError
 from memtrace.harness.ledger import EXIT_HELD, EXIT_INTERRUPTED, EXIT_MISUSE, EXIT_VIOLATED
-from memtrace.harness.rules import as_glob
+from memtrace.harness.rules import RULES, as_glob
 from memtrace.harness.scripts import boundary_tests, play
 from memtrace.harness.session import make_suite
 from memtrace.model import Verdict
@@ -75,6 +75,7 @@ def judged(exhibit: Exhibit) -> Result:
     tests = [test for test in boundary_tests() if test.boundaries & boundaries]
     with make_suite(exhibit.name) as suite:
         suite.probe()
+        suite.timed = any(RULES[rule].timed for rule in (exhibit.breaks, *exhibit.rules) if rule)
         for test in tests:
             for finding in (entry.finding for entry in play(suite, test)):
                 violated[finding.rule] += finding.verdict is Verdict.VIOLATED

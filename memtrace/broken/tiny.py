@@ -325,15 +325,24 @@ class TinyMemory:
         stored: list[Row] = []
 
         def added(rows: list[Row]) -> list[Row]:
-            known = next((row for row in rows if row.key == key and row.text == text and not row.superseded_by), None)
-            number = str(1 + max((int(row.id) for row in rows), default=0))
-            trace = format_trace_id(get_current_span().get_span_context().trace_id) if source else ""
-            new = Row(known.id if known else number, key, text, source, confidence, trace=trace)
-            stored.append(known if known and (source or not known.source) else new)
-            return [*(row for row in rows if row is not known), *stored] if known is not stored[0] else rows
+            rows, row = self.placed(rows, key, text, source, confidence)
+            stored.append(row)
+            return rows
 
         self.change(added)
         return stored[0].id
+
+    def placed(
+        self, rows: list[Row], key: Key, text: str, source: str = "", confidence: float = 1.0
+    ) -> tuple[list[Row], Row]:
+        """All rows with one for this text among them, and that one."""
+        known = next((row for row in rows if row.key == key and row.text == text and not row.superseded_by), None)
+        if known and (source or not known.source):
+            return rows, known
+        number = str(1 + max((int(row.id) for row in rows), default=0))
+        trace = format_trace_id(get_current_span().get_span_context().trace_id) if source else ""
+        new = Row(known.id if known else number, key, text, source, confidence, trace=trace)
+        return [*(row for row in rows if row is not known), new], new
 
     def add(self, caller: Caller, text: str, scope: str = "user") -> str:
         """Persist a fact by hand."""
@@ -346,16 +355,21 @@ class TinyMemory:
         return self.key(caller, caller.user)
 
     def update(self, caller: Caller, record: str, text: str) -> str:
-        """Supersede a fact."""
-        key = self.own(caller)
+        """Supersede a fact, in one change."""
+        key, stored = self.own(caller), list[Row]()
         old = next((row for row in self.rows_of(key) if row.id == record), None)
         if old is None:
             raise Refused(f"no record {record} of this user")
         if old.text == text:
             return old.id
-        new = self.put(key, text)
-        self.change(lambda rows: [replace(row, superseded_by=new) if row.id == record else row for row in rows])
-        return new
+
+        def replaced(rows: list[Row]) -> list[Row]:
+            rows, row = self.placed(rows, key, text)
+            stored.append(row)
+            return [replace(one, superseded_by=row.id) if one.id == record else one for one in rows]
+
+        self.change(replaced)
+        return stored[0].id
 
     def forget(self, caller: Caller, record: str | None = None) -> int:
         """Remove a fact and what it superseded, or all of a user's."""

@@ -9,20 +9,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
-from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
 from threading import Thread
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from memtrace.errors import UsageError
+from memtrace.harness.fault_modes import (
+    BlackHole,
+    CutAfter,
+    Drip,
+    Flap,
+    Link,
+    Mode,
+    PassThrough,
+    ResetMidReply,
+    Slow,
+)
 from memtrace.harness.ports import free_port
 
 _LOOPBACK: Final = "127.0.0.1"
 _CHUNK: Final = 65536
 _DEFAULT_PORTS: Final = {"postgres": 5432, "postgresql": 5432, "redis": 6379, "http": 80}
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
 class FaultProxy:
@@ -35,11 +43,13 @@ class FaultProxy:
     def __init__(self, target: str) -> None:
         self.host = _LOOPBACK
         self.port = 0
+        self.requests = 0
+        """How many pieces of what clients sent have been passed on."""
         self._target = _address(target)
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="memtrace-fault-proxy", daemon=True)
-        self._links: set[_Link] = set()
-        self._mode: _Mode = _PassThrough()
+        self._links: set[Link] = set()
+        self._mode: Mode = PassThrough()
         self._changed = asyncio.Event()
         self._listener: asyncio.Server | None = None
         self._held: socket.socket | None = None
@@ -68,7 +78,7 @@ class FaultProxy:
 
     def pass_through(self) -> None:
         """Pass everything on, also what a black hole held back."""
-        self._do(self._set(_PassThrough()))
+        self._do(self._set(PassThrough()))
 
     def refuse(self) -> None:
         """Refuse new connections, and reset the open ones: the server is down."""
@@ -76,27 +86,34 @@ class FaultProxy:
 
     def black_hole(self) -> None:
         """Accept connections and bytes, and pass none on, to nobody: the network is cut."""
-        self._do(self._set(_BlackHole()))
+        self._do(self._set(BlackHole()))
 
     def slow(self, seconds: float) -> None:
         """Hold back each reply so long."""
-        self._do(self._set(_Slow(seconds)))
+        self._do(self._set(Slow(seconds)))
 
     def reset_mid_reply(self, after_bytes: int = 1) -> None:
         """Reset each connection when so many more bytes of replies have passed on it."""
-        self._do(self._set(_ResetMidReply(after_bytes)))
+        self._do(self._set(ResetMidReply(after_bytes)))
 
     def half_open(self) -> None:
         """Make the server forget the open connections and tell nobody: they stay silent for ever; new ones pass."""
-        self._do(self._set(_PassThrough(), forget=True))
+        self._do(self._set(PassThrough(), forget=True))
 
     def drip(self, bytes_per_second: float) -> None:
         """Pass on replies byte by byte."""
-        self._do(self._set(_Drip(1 / bytes_per_second)))
+        self._do(self._set(Drip(1 / bytes_per_second)))
 
     def flap(self, *, up: int = 1, down: int = 1) -> None:
         """Go down after every ``up`` replies, which resets all connections, and up after ``down`` refused ones."""
-        self._do(self._set(_Flap(up, down)))
+        self._do(self._set(Flap(up, down)))
+
+    def cut_after(self, requests: int, then: Callable[[], None]) -> None:
+        """Pass on so many more requests, and nothing else: no reply to the last of them, and none that come later.
+
+        ``then`` is called, once, as the server has answered that one, or the client has sent another.
+        """
+        self._do(self._set(CutAfter(requests, then)))
 
     def reset(self) -> None:
         """Reset the connections that are open, once; new ones fare as before."""
@@ -112,7 +129,7 @@ class FaultProxy:
 
     # In the loop
 
-    async def _set(self, mode: _Mode, *, forget: bool = False) -> None:
+    async def _set(self, mode: Mode, *, forget: bool = False) -> None:
         for link in self._links if forget else ():
             link.forget()
         self._mode = mode
@@ -151,21 +168,23 @@ class FaultProxy:
         await asyncio.gather(*others, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = _Link(writer)
+        link = Link(writer)
         self._links.add(link)
         try:
             if self._mode.admits():
                 await self._join(link, reader)
             else:
                 link.reset()
-        except OSError:
-            link.reset()  # a side that broke off is what this is for
+        except (OSError, asyncio.CancelledError):
+            link.reset()  # a side that broke off is what this is for, and a task is cancelled at the end alone
         finally:
             self._links.discard(link)
             link.close()
 
-    async def _join(self, link: _Link, reader: asyncio.StreamReader) -> None:
+    async def _join(self, link: Link, reader: asyncio.StreamReader) -> None:
         await self._while_cut()
+        if link.client.is_closing():
+            return  # it was reset while it was cut off
         answers, link.server = await self._connect()
         replies = asyncio.create_task(self._pass_replies(link, answers))
         try:
@@ -179,14 +198,15 @@ class FaultProxy:
             return await asyncio.open_unix_connection(self._target)
         return await asyncio.open_connection(*self._target)
 
-    async def _pass_requests(self, link: _Link, reader: asyncio.StreamReader) -> None:
+    async def _pass_requests(self, link: Link, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(_CHUNK):
             await self._while_cut()
-            if link.server is not None and not link.forgotten:
+            if link.server is not None and not link.forgotten and self._mode.passes():
+                self.requests += 1
                 link.server.write(data)
                 await link.server.drain()
 
-    async def _pass_replies(self, link: _Link, answers: asyncio.StreamReader) -> None:
+    async def _pass_replies(self, link: Link, answers: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await answers.read(_CHUNK):
                 while data and not link.forgotten:
@@ -196,123 +216,13 @@ class FaultProxy:
             link.close()
 
     async def _while_cut(self) -> None:
-        while isinstance(self._mode, _BlackHole):
+        while isinstance(self._mode, BlackHole):
             await self._changed.wait()
 
     async def pause(self, seconds: float) -> None:
         """Wait so long, or until the proxy is told to do something else."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
-
-
-@dataclass(eq=False, slots=True)
-class _Link:
-    """A client's connection, and the one to the server that belongs to it."""
-
-    client: asyncio.StreamWriter
-    server: asyncio.StreamWriter | None = None
-    forgotten: bool = False
-
-    async def send(self, data: bytes) -> None:
-        self.client.write(data)
-        await self.client.drain()
-
-    def forget(self) -> None:
-        self.forgotten = True
-        if self.server is not None:
-            self.server.transport.abort()
-
-    def reset(self) -> None:
-        raw = self.client.get_extra_info("socket")
-        if raw is not None and not self.client.is_closing():
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self.client.transport.abort()
-        self.close()
-
-    def close(self) -> None:
-        self.client.close()
-        if self.server is not None:
-            self.server.close()
-
-
-class _Mode(Protocol):
-    """What becomes of new connections, and of replies."""
-
-    def admits(self) -> bool:
-        """Whether a new connection is let through."""
-
-    async def reply(self, proxy: FaultProxy, link: _Link, data: bytes) -> bytes:
-        """Pass on some of a reply; returns the rest."""
-
-
-class _PassThrough:
-    def admits(self) -> bool:
-        return True
-
-    async def reply(self, _proxy: FaultProxy, link: _Link, data: bytes) -> bytes:
-        await link.send(data)
-        return b""
-
-
-class _BlackHole(_PassThrough):
-    """Replies never get here: nothing passes while it lasts."""
-
-
-@dataclass(slots=True)
-class _Slow(_PassThrough):
-    seconds: float
-
-    async def reply(self, proxy: FaultProxy, link: _Link, data: bytes) -> bytes:
-        await proxy.pause(self.seconds)
-        await link.send(data)
-        return b""
-
-
-@dataclass(slots=True)
-class _Drip(_PassThrough):
-    seconds: float
-
-    async def reply(self, proxy: FaultProxy, link: _Link, data: bytes) -> bytes:
-        await link.send(data[:1])
-        await proxy.pause(self.seconds)
-        return data[1:]
-
-
-@dataclass(slots=True)
-class _ResetMidReply(_PassThrough):
-    after: int
-    passed: dict[_Link, int] = field(default_factory=dict)
-
-    async def reply(self, _proxy: FaultProxy, link: _Link, data: bytes) -> bytes:
-        left = self.after - self.passed.get(link, 0)
-        self.passed[link] = self.after - left + len(data)
-        await link.send(data[:left])
-        if len(data) >= left:
-            link.reset()
-        return b""
-
-
-@dataclass(slots=True)
-class _Flap(_PassThrough):
-    up: int
-    down: int
-    replies: int = 0
-    refused: int = 0
-
-    def admits(self) -> bool:
-        if self.replies < self.up:
-            return True
-        self.refused += 1
-        if self.refused >= self.down:
-            self.replies = self.refused = 0
-        return False
-
-    async def reply(self, proxy: FaultProxy, link: _Link, data: bytes) -> bytes:
-        await link.send(data)
-        self.replies += 1
-        if self.replies >= self.up:
-            proxy.reset_all()
-        return b""
 
 
 def _address(target: str) -> str | tuple[str, int]:

@@ -65,7 +65,8 @@ def _see_it_fail(rule: Rule) -> list[str]:
 
 def _exhibited(exhibit: Exhibit) -> str:
     report = f" A public report of such a fault: <{exhibit.report}>." if exhibit.report else ""
-    return f"{exhibit.what}{report}\n\n    memtrace check {exhibit.name} --rule {exhibit.breaks}"
+    timed = " --timed" if RULES[exhibit.breaks].timed else ""
+    return f"{exhibit.what}{report}\n\n    memtrace check {exhibit.name} --rule {exhibit.breaks}{timed}"
 
 
 def listing(rules: Sequence[Rule]) -> str:
@@ -75,14 +76,14 @@ def listing(rules: Sequence[Rule]) -> str:
 
 
 def as_json(rules: Iterable[Rule]) -> str:
-    """Rules as JSON: id, kind, statement, needs, source, declared."""
+    """Rules as JSON: id, kind, statement, needs, source, declared, timed."""
     return json.dumps([_as_json(rule) for rule in rules], indent=2, ensure_ascii=False)
 
 
 def _as_json(rule: Rule) -> dict[str, object]:
     return {
         "id": rule.id, "kind": rule.kind.value, "statement": rule.statement, "needs": rule.needs,
-        "source": rule.source, "declared": rule.declared,
+        "source": rule.source, "declared": rule.declared, "timed": rule.timed,
     }  # fmt: skip
 
 

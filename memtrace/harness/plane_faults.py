@@ -1,4 +1,4 @@
-"""What a plane in trouble answers: one function a fault, by name."""
+"""How a plane is in trouble: what its network does, and what it answers, by name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from memtrace.harness.faults import FaultProxy
 from memtrace.harness.plane_front import Answer, Asked, Connection, Fault, Plane
 
-REFUSED: Final = "refused"
-"""Nobody listens; there is no connection to answer on."""
 _JSON: Final = {"Content-Type": "application/json"}
-_LONGEST: Final = 60.0
-_DRIPPED: Final = 3.0
-"""Seconds for the whole of a dripped answer: many times the deadline of any script, byte by byte far below it."""
+_DRIPPED: Final = 150
+"""Bytes a second of an answer: the whole takes many times the deadline of any script, a byte far less than one."""
 _MANY: Final = 1_000_000
 
 
@@ -50,28 +48,6 @@ def _cut_short(connection: Connection, asked: Asked, plane: Plane) -> Answer | N
     return None
 
 
-def _black_hole(connection: Connection, asked: Asked, plane: Plane) -> Answer | None:  # noqa: ARG001  likewise
-    connection.pause(_LONGEST)
-    return None
-
-
-def _reset(connection: Connection, asked: Asked, plane: Plane) -> Answer | None:  # noqa: ARG001  likewise
-    connection.send(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"facts": [')
-    connection.reset()
-    return None
-
-
-def _drip(connection: Connection, asked: Asked, plane: Plane) -> Answer | None:  # noqa: ARG001  likewise
-    """A whole and right answer in the end, one byte at a time."""
-    body = json.dumps({"facts": [{"content": "dripped"}]})
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    whole = (head + body).encode()
-    for byte in whole:
-        if not connection.send(bytes([byte])) or not connection.pause(_DRIPPED / len(whole)):
-            return None
-    return None
-
-
 def _a_million(connection: Connection, asked: Asked, plane: Plane) -> Answer | None:  # noqa: ARG001  likewise
     connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
     for piece in _many():
@@ -96,7 +72,16 @@ def _twice(connection: Connection, asked: Asked, plane: Plane) -> Answer | None:
     return Answer(answer.status, _JSON, json.dumps({"facts": [*facts, *again]}).encode())
 
 
-FAULTS: Final[Mapping[str, Callable[..., Fault]]] = MappingProxyType(
+NETWORK: Final[Mapping[str, Callable[[FaultProxy], None]]] = MappingProxyType(
+    {
+        "refused": lambda network: network.refuse(),
+        "reset": lambda network: network.reset_mid_reply(),
+        "black hole": lambda network: network.black_hole(),
+        "slow drip": lambda network: network.drip(_DRIPPED),
+    }
+)
+"""What the network between a client and the plane does."""
+ANSWERS: Final[Mapping[str, Callable[..., Fault]]] = MappingProxyType(
     {
         "500": lambda: _status(500),
         "503": lambda: _status(503),
@@ -114,11 +99,9 @@ FAULTS: Final[Mapping[str, Callable[..., Fault]]] = MappingProxyType(
         "another thing": lambda: _body(b'[{"content": "not what was asked for"}]'),
         "truncated": lambda: _truncated,
         "cut short": lambda: _cut_short,
-        "reset": lambda: _reset,
-        "black hole": lambda: _black_hole,
-        "slow drip": lambda: _drip,
         "a million facts": lambda: _a_million,
         "twice": lambda: _twice,
     }
 )
-"""Every fault but `REFUSED`, by name. ``twice`` is no outage: the facts are right, and each is there twice."""
+"""What the plane answers. ``twice`` is no outage: the facts are right, and each is there twice."""
+FAULTS: Final = (*NETWORK, *ANSWERS)

@@ -1,7 +1,7 @@
 """The HTTP front of the plane that scripts use: it records every request and can answer as a plane in trouble would.
 
 Behind it is the real plane. A front has a thread for each connection and hands on plain bytes, so that what a server
-framework would never do (half an answer, one byte at a time, a reset) is one function each, in `plane_faults`.
+framework would never do (half an answer, a million facts) is one function each, in `plane_faults`.
 """
 
 from __future__ import annotations
@@ -52,95 +52,57 @@ class Fault(Protocol):
 
 
 class Connection:
-    """One client's connection, for faults that say less, or later, than an answer."""
+    """One client's connection, for faults that say less, or more, than an answer."""
 
-    def __init__(self, plain: socket.socket, gone: threading.Event) -> None:
-        self.plain = plain
-        self._gone = gone
-
-    def pause(self, seconds: float) -> bool:
-        """Wait, unless the fault is lifted meanwhile; whether it still stands."""
-        return not self._gone.wait(seconds)
+    def __init__(self, plain: socket.socket) -> None:
+        self._plain = plain
 
     def send(self, data: bytes) -> bool:
         """Send; whether the client is still there."""
         with suppress(OSError):
-            self.plain.sendall(data)
+            self._plain.sendall(data)
             return True
         return False
 
-    def reset(self) -> None:
-        """End the connection with a reset."""
-        self.plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
-        self.plain.close()
-
 
 class Front:
-    """A server in front of a plane, on a port of its own of this machine. Use as a context manager."""
+    """A server in front of a plane, on a port of its own of this machine."""
 
     def __init__(self, plane: Plane, seen: Callable[[Asked, int], object]) -> None:
         self._plane = plane
         self._seen = seen
         self._fault: Fault | None = None
-        self._lifted = threading.Event()
-        self._server: ThreadingHTTPServer | None = None
-        self._serving: threading.Thread | None = None
-        self._open: set[socket.socket] = set()
-        self._port = 0
-        self._listen()
-        self.url = f"http://127.0.0.1:{self._port}"
+        self._server = _Server(("127.0.0.1", 0), self._handler())
+        self._serving = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True, name="plane")
+        self._serving.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def fault(self, fault: Fault | None, *, refuse: bool = False) -> None:
-        """From now on this fault, or none; connections that were open are closed, so that it concerns all."""
-        self._lifted.set()
-        self._lifted = threading.Event()
+    def fault(self, fault: Fault | None) -> None:
+        """From now on each request meets this fault, or none."""
         self._fault = fault
-        if self._server is not None:
-            self._stop()
-        if not refuse:
-            self._listen()
 
     def close(self) -> None:
         """Answer no more."""
-        self._lifted.set()
-        if self._server is not None:
-            self._stop()
+        self._server.shutdown()
+        self._serving.join()
+        self._server.server_close()
 
-    def _listen(self) -> None:
+    def _handler(self) -> type[_Handler]:
         front = self
 
         class Handler(_Handler):
             def handle_one(self, asked: Asked) -> None:
                 front._handle(self, asked)
 
-            def setup(self) -> None:
-                front._open.add(self.request)
-                super().setup()
-
             def finish(self) -> None:
-                front._open.discard(self.request)
                 with suppress(OSError, ValueError):
                     super().finish()
 
-        self._server = _Server(("127.0.0.1", self._port), Handler)
-        self._port = self._server.server_address[1]
-        self._serving = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True, name="plane")
-        self._serving.start()
-
-    def _stop(self) -> None:
-        server, serving, self._server = self._server, self._serving, None
-        if server is None or serving is None:
-            return
-        server.shutdown()
-        serving.join()
-        server.server_close()
-        for connection in list(self._open):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        return Handler
 
     def _handle(self, handler: _Handler, asked: Asked) -> None:
         fault = self._fault
-        connection = Connection(handler.connection, self._lifted)
+        connection = Connection(handler.connection)
         if fault is None:
             answer: Answer | None = self._plane(asked)
             self._seen(asked, answer.status if answer else 0)

@@ -38,7 +38,7 @@ class Rule:
     """A promise about memory that can be judged from a history.
 
     ``needs`` are capabilities a system must claim for the rule to apply; ``a|b`` is either. A *declared* rule compares
-    a system with values of its own ``declares``.
+    a system with values of its own ``declares``. A *timed* one is judged only where that was asked for (``--timed``).
     """
 
     id: str
@@ -47,6 +47,7 @@ class Rule:
     needs: tuple[str, ...]
     source: str
     declared: bool = False
+    timed: bool = False
 
     @property
     def boundary(self) -> str:
@@ -137,6 +138,8 @@ _TABLE = (
     Rule("backends.lifecycle", Kind.EXPECTATION, "add, update, retrieve, forget and isolation work on each backend", ("facts", "turns"), "B"),
     Rule("backends.same-answers", Kind.COMPARISON, "the same calls give the same answers on each backend: limits None/0/1/n, NUL, 1 MB, every Unicode plane, odd ids", ("facts", "list"), "R"),
     Rule("backends.newest-means-newest", Kind.INVARIANT, "the newest n are the newest n, newest first, with a defined order for ties", ("list",), "BR"),
+    Rule("backends.read-is-flat", Kind.SCENARIO, "the time of reading a user's newest does not grow with what they have stored: a slope with its confidence interval; inconclusive where the machine is too noisy to tell (run with `--timed`, and by proof 5)", ("facts", "list"), "B", timed=True),
+    Rule("backends.add-is-atomic", Kind.SCENARIO, "a crash at any point of an add or an update leaves the old or the new state: all facts as they were, or with the change, and the same call made again makes it", ("facts", "reopen"), "R"),
     Rule("backends.outage-is-bounded", Kind.SCENARIO, "with the store refused, black-holed, slow, locked or damaged, a turn ends within twice the declared deadline, so do the turns beside it, and what was known is still served", ("facts",), "R", declared=True),
     Rule("backends.outage-is-visible", Kind.INVARIANT, "where an outage kept a turn from stored facts, the turn fails or a span of its read says so: an outage never looks like an empty memory", ("facts", "memory-spans"), "R"),
 

@@ -62,6 +62,7 @@ class Suite:
     run: str
     store: TestedStore = field(default_factory=TestedStore)
     destructive: bool = False
+    timed: bool = False
     known: Mapping[str, str] = field(default_factory=dict)
     stores: str = ""
     allowed: dict[str, str] = field(default_factory=dict)
@@ -101,6 +102,7 @@ class Suite:
                 disposable=self.destructive or self.store.fresh, upstream=self.upstream,
                 interpreters=self._interpreters,
             )  # fmt: skip
+            stage.timed = self.timed
             try:
                 yield stage
             except BaseException:
@@ -206,8 +208,9 @@ class Suite:
         return shlex.join([*words, *self.store_words()])
 
     def store_words(self) -> list[str]:
-        """The words of a command line that name all stores of the session, without passwords."""
+        """The words of a command line that name the session's stores, without passwords, and say what may be done."""
         words = ["--store", self.stores] if self.stores else []
+        words += ["--timed"] if self.timed else []
         return [*words, "--destructive"] if self.destructive else words
 
     def _store_of(self, history: History) -> str:
@@ -232,7 +235,7 @@ def make_suite(
         raise UsageError(NO_MEMORY)
     run = "".join(secrets.choice(string.ascii_lowercase) for _ in range(4))
     factory, on = load_factory(memory, KNOWN), store or TestedStore()
-    return Suite(memory, factory, run, on, destructive, known or {}, stores or on.word, upstream=upstream)
+    return Suite(memory, factory, run, on, destructive, known=known or {}, stores=stores or on.word, upstream=upstream)
 
 
 @contextmanager

@@ -64,6 +64,8 @@ class Stage(Actor):
         self._disposable = disposable
         self.fresh = fresh
         """Nothing is in the store but this script's own: ids that other scripts use too are nobody's yet."""
+        self.timed = False
+        """Reads may be timed: what else runs on the machine would be measured too."""
         self.directory = directory
         self.server = server
         self.model_url = server.register(self.model)
@@ -209,6 +211,11 @@ class Stage(Actor):
         """Stop here, not exercised, where the store is not the harness's own and nobody said that it may be damaged."""
         if not self.disposable:
             raise NotExercised("it could damage the store, which is not the suite's own (--destructive lets it)")
+
+    def takes_time(self) -> None:
+        """End the script here unless it was asked for what is timed."""
+        if not self.timed:
+            raise NotExercised("it times reads, which is done only with --timed, and by proof 5")
 
     def close_system(self) -> None:
         """Close the system, if it is open."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from memtrace.errors import UsageError
-from memtrace.harness.services import Server, Unavailable, discard, fresh, start
+from memtrace.harness.services import Server, Unavailable, discard, fresh, is_empty, start
 from memtrace.harness.services.given import without_password
 from memtrace.harness.services.server import KINDS
 
@@ -77,6 +77,13 @@ class TestedStore:
             yield url
         finally:
             discard(self._server, url)
+
+    def holds(self, url: str) -> bool:
+        """Whether anything was put where one script's system was given to."""
+        if self._server is not None:
+            return not is_empty(self._server, url)
+        path = Path(url.removeprefix("sqlite:///"))
+        return path.exists() and path.stat().st_size > 0
 
 
 def stores_named(words: str) -> list[TestedStore]:

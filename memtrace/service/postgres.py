@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.service.database import Row, Run, Values
 from memtrace.stores.location import hide_password
 
 if TYPE_CHECKING:
-    import psycopg
+    from memtrace.stores.postgres_pool import ServerConnection
+
+_MOST_CONNECTIONS: Final = 10
 
 
 class PostgresDatabase:
@@ -19,7 +22,7 @@ class PostgresDatabase:
 
     Args:
         url: ``postgresql://user:password@host:port/name``.
-        timeout: seconds that opening a connection, or waiting for one of the pool's, may take.
+        timeout: seconds that a read or a transaction may take, with the connection it needs.
 
     Raises:
         UsageError: the driver is not installed.
@@ -36,50 +39,52 @@ class PostgresDatabase:
     def __init__(self, url: str, *, timeout: float = 5.0) -> None:
         try:
             import psycopg
-            from psycopg_pool import ConnectionPool, PoolTimeout
+
+            from memtrace.stores.postgres_pool import ServerConnections
         except ImportError:
             raise UsageError("a Postgres URL needs psycopg: pip install 'memtrace-otel[postgres]'") from None
-        self._shown = hide_password(url)
-        self._failures = (psycopg.Error, PoolTimeout)
-        options: dict[str, Any] = {
-            "autocommit": True,
-            "prepare_threshold": 0,
-            "connect_timeout": max(2, round(timeout)),  # libpq knows no less
-        }
-        self._pool: ConnectionPool[psycopg.Connection[Row]] = ConnectionPool(
-            url, min_size=1, max_size=10, timeout=timeout, kwargs=options, open=False
-        )
-        with self._told():
-            # The pool would try for the whole of its time, in the background, and say less.
-            psycopg.connect(url, **options).close()
-        self._pool.open()
+        self._url = url
+        self._timeout = timeout
+        self._failures = psycopg.Error
+        self._connections = ServerConnections(self._connect, most=_MOST_CONNECTIONS)
+        with self._lent():
+            pass  # a server that cannot be reached is told now
 
     def read(self, statement: str, values: Values = ()) -> list[Row]:
         """See `Database.read`."""
-        with self._told(), self._pool.connection() as connection:
+        with self._lent() as connection:
             return _run(connection, statement, values)
 
     @contextmanager
     def transaction(self) -> Iterator[Run]:
         """See `Database.transaction`."""
-        with self._told(), self._pool.connection() as connection, connection.transaction():
+        with self._lent() as connection, connection.transaction():
             # A server that was told to lose its last commits must not lose an approval.
             connection.execute("SET LOCAL synchronous_commit = on")
             yield lambda statement, values=(): _run(connection, statement, values)
 
     def close(self) -> None:
         """See `Database.close`."""
-        self._pool.close()
+        self._connections.close()
+
+    def _connect(self, deadline: float) -> ServerConnection:
+        from memtrace.stores.postgres_pool import ServerConnection
+
+        connection = ServerConnection.reach(self._url, deadline)
+        connection.autocommit = True
+        connection.prepare_threshold = 0
+        return connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _lent(self) -> Iterator[ServerConnection]:
         try:
-            yield
+            with self._connections.lend(time.monotonic() + self._timeout) as connection:
+                yield connection
         except self._failures as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise StoreError(f"{self._shown} failed: {reason}") from error
+            raise StoreError(f"{hide_password(self._url)} failed: {reason}") from error
 
 
-def _run(connection: psycopg.Connection[Row], statement: str, values: Values) -> list[Row]:
+def _run(connection: ServerConnection, statement: str, values: Values) -> list[Row]:
     cursor = connection.execute(statement.replace("?", "%s").encode(), values)
     return cursor.fetchall() if cursor.description else []

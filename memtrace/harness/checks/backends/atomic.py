@@ -1,0 +1,125 @@
+"""What a crash in the middle of a write leaves behind: the old facts, or the new ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from memtrace.harness.crashed_writes import Crashed, Stretch, crashed_writes, stretches_of
+from memtrace.harness.events import FactsRead, FactWritten
+from memtrace.harness.findings import Judgement, accuse, check, clipped, held, outline, undecided, violated
+from memtrace.harness.history import History, canaries_in
+from memtrace.model import Evidence
+
+
+@check("backends.add-is-atomic")
+def add_is_atomic(history: History) -> Judgement:
+    """After a crash the facts are those before the write or those after it, and the same call made again makes it."""
+    crashes = list(crashed_writes(history))
+    forgets = _forgets(history, crashes)
+    unread = ""
+    for crashed in crashes:
+        found = _left(crashed) or _made_again(crashed) or _shown(crashed) or (_forgotten(crashed) if forgets else None)
+        if found is not None:
+            return found
+        unread = unread or _unread(crashed)
+    if unread:
+        return undecided(unread)
+    return held(when=crashes, otherwise="no process was killed in the middle of an add or an update")
+
+
+def _left(crashed: Crashed) -> Judgement | None:
+    for read in crashed.left.listed[:1]:
+        found = Counter(read.texts)
+        if found not in (crashed.old, crashed.new):
+            return violated(f"a crash in an {crashed.write.op} left {_what(crashed, found)}", *_evidence(crashed, read))
+    return None
+
+
+def _what(crashed: Crashed, found: Counter[str]) -> str:
+    if crashed.replaced and found[crashed.replaced] and found[crashed.write.text]:
+        return "both the old fact and the new one"
+    if crashed.replaced and not found[crashed.replaced] and not found[crashed.write.text]:
+        return "neither the old fact nor the new one"
+    if crashed.old - found - Counter([crashed.replaced]):
+        return "less than there was before"
+    return "facts that are neither those before it nor those after"
+
+
+def _made_again(crashed: Crashed) -> Judgement | None:
+    if crashed.again is None:
+        return None
+    for read in crashed.again.listed[:1]:
+        found = Counter(read.texts)
+        if found != crashed.new:
+            many = found[crashed.write.text]
+            what = "is not among the facts" if not many else "is there twice" if many > 1 else "is not all there is"
+            reason = f"after a crash the same {crashed.write.op} was made again and returned, and its fact {what}"
+            return violated(reason, *_evidence(crashed, read))
+    return None
+
+
+def _shown(crashed: Crashed) -> Judgement | None:
+    """The prompt shows what a listing does, where it shows the caller's other facts."""
+    stretch = crashed.again or crashed.left
+    if not stretch.listed or Counter(stretch.listed[0].texts) != crashed.new:
+        return None
+    for call in stretch.prompts[:1]:
+        shown = set(canaries_in(call.prompt.text))
+        new, old = set(canaries_in(crashed.write.text)), set(canaries_in(crashed.replaced))
+        others = {word for text in crashed.before.texts for word in canaries_in(text)} - new - old
+        if stale := (old - new) & shown:
+            reason = f"after a crash in an update, {min(stale)} is listed no more and in the prompt"
+            return accuse(call, reason, outline(call))
+        if others and others <= shown and (gone := new - shown):
+            reason = f"after a crash in an {crashed.write.op}, {min(gone)} is listed and not in the prompt"
+            return accuse(call, reason, outline(call))
+    return None
+
+
+def _forgotten(crashed: Crashed) -> Judgement | None:
+    stretch = crashed.forgotten
+    for read in stretch.listed[:1] if stretch is not None and not stretch.write.error else ():
+        if crashed.write.text in read.texts:
+            reason = f"a fact whose {crashed.write.op} a crash had cut short was forgotten, and is still there"
+            return violated(reason, *_evidence(crashed, read))
+    return None
+
+
+def _forgets(history: History, crashes: list[Crashed]) -> bool:
+    """Whether forgetting a record works where there was no crash."""
+    touched = [crashed.write.caller for crashed in crashes]
+    writes = [write for write in history.of(FactWritten) if write.op == "forget" and write.record and not write.error]
+    for write in writes:
+        if not any(history.same(write.caller, caller) for caller in touched):
+            stretches = stretches_of(history, write)
+            number = next(n for n, stretch in enumerate(stretches) if stretch.write is write)
+            if number and _fewer(stretches[number - 1], stretches[number]):
+                return True
+    return False
+
+
+def _fewer(before: Stretch, after: Stretch) -> bool:
+    return bool(before.listed and after.listed) and len(after.listed[0].texts) < len(before.listed[-1].texts)
+
+
+def _unread(crashed: Crashed) -> str:
+    """Why nothing can be said of a crash."""
+    if not crashed.left.listed:
+        return "after a crash the facts could not be listed"
+    if crashed.write.text not in crashed.left.listed[0].texts and crashed.again is None:
+        return "after a crash the same call was not made again with success"
+    return ""
+
+
+def _evidence(crashed: Crashed, read: FactsRead) -> tuple[Evidence, ...]:
+    write = crashed.write
+    call = f"{write.op}({f'{crashed.replaced!r}, ' if crashed.replaced else ''}{write.text!r})"
+    return (
+        Evidence("the facts before", _lines(crashed.before.texts)),
+        Evidence(f"killed in it: {write.process}", call),
+        Evidence("the facts then", _lines(read.texts)),
+    )
+
+
+def _lines(texts: tuple[str, ...]) -> str:
+    return "\n".join(f"- {clipped(text)}" for text in texts) or "(none)"

@@ -1,0 +1,80 @@
+"""A process that dies at a chosen moment of a write, as a machine without power would end it.
+
+On a server a moment is after so many of its requests, each answered by the server and the last answer lost; elsewhere
+after so many of its own steps of input and output. What a crash can leave behind changes with these alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from memtrace.harness.faults import FaultProxy
+
+if TYPE_CHECKING:
+    from memtrace.harness.processes import OtherProcess
+    from memtrace.harness.stage import Stage
+
+_SQLITE: Final = "sqlite:///"
+Verb = Callable[[], object]
+
+
+class Crashes:
+    """Ends processes in the middle of what they do to one store."""
+
+    def __init__(self, proxy: FaultProxy | None) -> None:
+        self._proxy = proxy
+        self._by_request = False
+
+    def moments(self, process: OtherProcess, verb: Verb) -> int:
+        """Let a process run a verb to its end; at how many moments of it a process could have died."""
+        before = self._requests()
+        steps = process.steps_of(verb)
+        asked = self._requests() - before
+        self._by_request = asked > 0
+        return asked or steps
+
+    def crash(self, process: OtherProcess, verb: Verb, *, after: int) -> None:
+        """Run a verb and end the process by SIGKILL after so many of its moments, or where it takes fewer after it."""
+        if self._proxy is None or not self._by_request:
+            process.kill_during(verb, last_step=after)
+            return
+        self._proxy.cut_after(after, process.kill)
+        verb()
+        process.kill()
+        self._proxy.reset()  # what it has sent and nobody has read goes with it
+        self._proxy.pass_through()
+
+    def _requests(self) -> int:
+        return self._proxy.requests if self._proxy is not None else 0
+
+
+@contextmanager
+def crashing(stage: Stage) -> Iterator[Crashes]:
+    """A hand on the processes of a script, which reach a store that is a server by way of it."""
+    stage.endangers_the_store()
+    url = stage.environment().store_url
+    with ExitStack() as stack:
+        proxy = None
+        if not url.startswith(_SQLITE):
+            proxy = stack.enter_context(FaultProxy(url))
+            stage.reopen_at(proxy.url(url))
+            stack.callback(stage.reopen_at, url)
+        yield Crashes(proxy)
+
+
+def closing_in(moments: int, left_the_new: Callable[[int], bool]) -> None:
+    """Try the last moment of a write, and then those on both sides of the one from which on it left the new state.
+
+    Between the two that are neighbours in the end, nothing is left out: what is neither old nor new lies there.
+    """
+    old, new = 0, moments
+    if moments and not left_the_new(moments):
+        old = moments
+    while new - old > 1:
+        middle = (old + new) // 2
+        if left_the_new(middle):
+            new = middle
+        else:
+            old = middle

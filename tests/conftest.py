@@ -12,14 +12,21 @@ from memtrace.harness.services import Server, Unavailable, discard, fresh, start
 pytest_plugins = ["playing", "pytester"]
 
 
-def _server(kind: str) -> Iterator[Server]:
+def _server(kind: str, **how: bool) -> Iterator[Server]:
     try:
-        server = start(kind)
+        server = start(kind, **how)
     except Unavailable as missing:
         if os.environ.get("MEMTRACE_REQUIRE_SERVICES") == "1":
             raise
         pytest.skip(str(missing))
     with server:
+        yield server
+
+
+def _to_harm(kind: str) -> Iterator[Server]:
+    for server in _server(kind, durable=True):
+        if server.given:
+            pytest.skip("the server is somebody else's, and is not to be harmed")
         yield server
 
 
@@ -51,3 +58,15 @@ def postgres_url(postgres_server: Server) -> Iterator[str]:
 def redis_url(redis_server: Server) -> Iterator[str]:
     """An empty place in a Redis or Valkey server."""
     yield from _place(redis_server)
+
+
+@pytest.fixture(scope="module")
+def postgres_to_harm() -> Iterator[Server]:
+    """A Postgres server that waits for the disk, and may be killed and set up anew."""
+    yield from _to_harm("postgres")
+
+
+@pytest.fixture
+def redis_to_harm() -> Iterator[Server]:
+    """A Redis or Valkey server that waits for the disk, and may be killed and set up anew."""
+    yield from _to_harm("redis")

@@ -236,6 +236,15 @@ def test_a_server_that_was_given_is_used_as_it_is_and_left_as_it_was(kind, serve
     discard(servers[kind], home)
 
 
+def test_the_options_of_a_given_url_hold_in_its_places(servers, monkeypatch):
+    own = "options=-cwork_mem%3D5MB%20-csearch_path%3Dnowhere&application_name=a+b%20c"
+    monkeypatch.setenv("MEMTRACE_POSTGRES_URL", f"{servers['postgres'].url}?{own}")
+    with start("postgres") as given, psycopg.connect(fresh(given)) as place:
+        shown = [place.execute(f"SHOW {name}").fetchone()[0] for name in ("work_mem", "application_name")]
+        assert shown == ["5MB", "a+b c"]
+        put(fresh(given), "here")
+
+
 def test_a_database_of_a_given_redis_that_holds_anything_is_left_alone(servers, monkeypatch):
     first = fresh(servers["redis"])
     put(first, "somebody's")

@@ -11,17 +11,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from storing import ALICE, BOB, opening
 
 pytest.register_assert_rewrite("memtrace.stores.conformance")
 
 from memtrace.errors import StoreError, UsageError  # noqa: E402
-from memtrace.model import Level, Record, Scope  # noqa: E402
+from memtrace.model import Level, Record  # noqa: E402
 from memtrace.stores import SqliteStore, sqlite, sqlite_file, sqlite_pool  # noqa: E402
 from memtrace.stores.conformance import FactStoreContract  # noqa: E402
 from memtrace.stores.conformance.crowd import in_children, in_threads  # noqa: E402
 
-ALICE = Scope(Level.USER, "alice")
-BOB = Scope(Level.USER, "bob")
 COLUMNS = [
     "id",
     "scope",
@@ -51,16 +50,8 @@ def unsynced(monkeypatch):
 
 @pytest.fixture
 def opened(path, unsynced):
-    """Opens stores, on one file if not told otherwise, and closes them in the end."""
-    stores = []
-
-    def open_one(at=path, **settings):
-        stores.append(SqliteStore(at, **settings))
-        return stores[-1]
-
-    yield open_one
-    for store in stores:
-        store.close()
+    with opening(SqliteStore, path) as opened:
+        yield opened
 
 
 @pytest.fixture

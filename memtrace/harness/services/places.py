@@ -12,7 +12,7 @@ import secrets
 from collections import deque
 from functools import partial
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from memtrace.errors import UsageError
 from memtrace.harness.services.given import driver
@@ -31,6 +31,8 @@ DO $$ BEGIN
 END $$"""
 """An extension is there once a database: made by one of the places, it would be out of the others' sight."""
 
+_NO_TABLE: Final = "SELECT NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = current_schema()::regnamespace)"
+
 
 def fresh(server: Server) -> str:
     """The URL of an empty place in a server; `discard` gives it back, as the server's end does."""
@@ -44,14 +46,23 @@ def discard(server: Server, url: str) -> None:
     server.taken.pop(url)()
 
 
+def is_empty(server: Server, url: str) -> bool:
+    """Whether nothing was put into a place that `fresh` has made."""
+    if server.kind == "postgres":
+        with driver("psycopg", "postgres").connect(url, autocommit=True) as connection:
+            return bool(connection.execute(_NO_TABLE).fetchone()[0])
+    with _client(url) as client:
+        return int(client.dbsize()) <= int(server.given)  # the mark is one
+
+
 def _schema(server: Server) -> str:
     name = f"memtrace_{secrets.token_hex(6)}"
     if server.given:
         _execute(server, f"CREATE SCHEMA {name}")
         parts = urlsplit(server.url)
-        options = dict(parse_qsl(parts.query))
+        options = dict(parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True))  # a plus is one to libpq
         options["options"] = f"{options.get('options', '')} -csearch_path={name},public".strip()
-        url = urlunsplit(parts._replace(query=urlencode(options)))
+        url = urlunsplit(parts._replace(query=_query(options)))
         drop = [f"DROP SCHEMA {name} CASCADE"]
     else:
         _execute(server, _SHARED, f"CREATE ROLE {name} SUPERUSER LOGIN", f"CREATE SCHEMA {name} AUTHORIZATION {name}")
@@ -60,6 +71,11 @@ def _schema(server: Server) -> str:
         drop = [leave, f"DROP OWNED BY {name} CASCADE", f"DROP ROLE {name}"]
     server.taken[url] = partial(_execute, server, *drop)
     return url
+
+
+def _query(options: dict[str, str]) -> str:
+    """Options of a URL; a space as ``%20``, for libpq takes a plus as it stands."""
+    return urlencode(options, quote_via=quote)
 
 
 def _execute(server: Server, *statements: str) -> None:
@@ -93,7 +109,7 @@ def _numbers(server: Server) -> range:
 def _numbered(url: str, number: int) -> str:
     parts = urlsplit(url)
     if parts.scheme == "unix":
-        return urlunsplit(parts._replace(query=urlencode({**dict(parse_qsl(parts.query)), "db": number})))
+        return urlunsplit(parts._replace(query=_query({**dict(parse_qsl(parts.query)), "db": str(number)})))
     return urlunsplit(parts._replace(path=f"/{number}"))
 
 

@@ -89,12 +89,12 @@ def _command(account: Account, binary: Path, data: Path, settings: Sequence[str]
 
 
 def _is_ready(lock_file: Path, pid: int, _port: int) -> bool:
-    """Whether the server says so in its lock file, which a killed one has left behind with its own process id."""
+    """Whether the server, or a standby that is read, says so in its lock file; a killed one has left its own behind."""
     try:
         lines = lock_file.read_text().splitlines()
     except FileNotFoundError:
         return False
-    return len(lines) == _LINES and lines[0] == str(pid) and lines[-1].strip() == "ready"
+    return len(lines) == _LINES and lines[0] == str(pid) and lines[-1].strip() in ("ready", "standby")
 
 
 def _template(binaries: Path, account: Account) -> Path:

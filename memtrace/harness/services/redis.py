@@ -83,9 +83,9 @@ def _command(binary: Path, directory: Path, settings: Sequence[str], port: int) 
 
 
 def _is_ready(pid: int, port: int) -> bool:
-    """Whether the process that has just been started answers, and not another at the same port."""
+    """Whether the process that has just been started answers, and not another at the same port, and has its data."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), _ANSWER_SECONDS) as connection:
-        connection.sendall(b"INFO server\r\n")
+        connection.sendall(b"INFO\r\n")
         answer = connection.recv(65536)
-        return f"process_id:{pid}\r\n".encode() in answer
+        return f"process_id:{pid}\r\n".encode() in answer and b"\r\nloading:0\r\n" in answer
     return False

@@ -36,10 +36,13 @@ def in_children(count: int, work: Callable[[int], object]) -> list[int]:
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-def killed_at_work(work: Callable[[Callable[[int], None]], NoReturn], *, after: int) -> list[int]:
+def killed_at_work(
+    work: Callable[[Callable[[int], None]], NoReturn], *, after: int, also: Callable[[], object] = lambda: None
+) -> list[int]:
     """What a forked child told before it was killed, which was once it had told ``after`` numbers.
 
-    ``work`` is given the function that tells a number, and goes on until it is killed.
+    ``work`` is given the function that tells a number, and goes on until it is killed. ``also`` is called right after
+    the kill: what it kills may still be at the work's last wish.
     """
     reading, writing = os.pipe()
     child = _fork(lambda _: work(lambda number: _tell(writing, number)), 0)
@@ -47,6 +50,7 @@ def killed_at_work(work: Callable[[Callable[[int], None]], NoReturn], *, after: 
     with os.fdopen(reading) as lines:
         told = [int(line) for _, line in zip(range(after), lines, strict=False)]
         os.kill(child, signal.SIGKILL)
+        also()
         told += [int(line) for line in lines]
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code == -signal.SIGKILL, f"the writer ended by itself, with {code}"

@@ -24,7 +24,7 @@ from memtrace.model import Author, Level, Message, Record, Scope, ToolCall
 
 CAPTURE_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 SNIPPETS: Final = 50
-"""At most so many snippets a block: the seeds' bound."""
+"""At most so many snippets a block: fastaiagent's bound."""
 SNIPPET_LENGTH: Final = 200
 
 _ON_SPANS: Final = frozenset({"SPAN_ONLY", "SPAN_AND_EVENT"})
@@ -136,7 +136,7 @@ def text_of(item: object) -> str:
 
 
 def snippets(items: Sequence[object]) -> str:
-    """The seeds' ``memory.snippets``: a JSON list of the first 50 texts, 200 characters each."""
+    """``memory.snippets``: a JSON list of the first 50 texts, 200 characters each."""
     return json.dumps([text_of(item)[:SNIPPET_LENGTH] for item in items[:SNIPPETS]])
 
 
@@ -229,7 +229,7 @@ def _response_part(chat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prompt(messages: object, system: object) -> Attributes:
-    """The recorded prompt: as chat messages (the seeds and Sentry), and as parts (the standard).
+    """The recorded prompt: as chat messages (fastaiagent, Sentry), and as parts (the standard).
 
     System messages among the messages stay in their place; only what the API takes apart from them is ``system``.
     """

@@ -343,7 +343,7 @@ def _record_command(parser: argparse.ArgumentParser) -> None:
 
 def _record(options: argparse.Namespace) -> int:
     _need("export")
-    from memtrace.export.record import erase
+    from memtrace.export import erase
 
     print(f"{erase(options.record, options.user)} spans erased")
     return 0

@@ -49,7 +49,7 @@ class Verdict(StrEnum):
 
 
 class Level(StrEnum):
-    """How wide a scope is. ``AGENT`` and ``USER`` are the seeds' *global* and *user* tiers."""
+    """How wide a scope is. ``AGENT`` and ``USER`` are the *global* and *user* tiers of *How memory works*."""
 
     TENANT = "tenant"
     WORKSPACE = "workspace"

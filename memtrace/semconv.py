@@ -1,9 +1,9 @@
 """Every span, attribute and metric name memtrace emits or reads, in one table.
 
-Three vocabularies meet here. Span names and ``memory.*`` are those of the seed pages. ``gen_ai.*`` are OpenTelemetry's
-(open-telemetry/semantic-conventions-genai, status Development; no package of generated constants exists yet).
-``memtrace.*`` is what neither has. No ``gen_ai.*`` name is invented here, except Sentry's ``gen_ai.request.messages``,
-which the seed pages use.
+Three vocabularies meet here. Span names and ``memory.*`` are fastaiagent's, the SDK that the page *How memory works*
+describes. ``gen_ai.*`` are OpenTelemetry's (open-telemetry/semantic-conventions-genai, status Development; no package
+of generated constants exists yet). ``memtrace.*`` is what neither has. No ``gen_ai.*`` name is invented here, except
+Sentry's ``gen_ai.request.messages``, which the page *Agent Memory Breaks at the Boundaries* looks at.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHAT: Final = "chat"  # span name: "chat <model>"
 INVOKE_AGENT: Final = "invoke_agent"  # span name: "invoke_agent <agent>"
 EXECUTE_TOOL: Final = "execute_tool"  # span name: "execute_tool <tool>"
 
-# The seed pages' attributes.
+# fastaiagent's.
 MEMORY_OPERATION: Final = "memory.operation"
 MEMORY_BLOCK_NAME: Final = "memory.block_name"
 MEMORY_BLOCK_TYPE: Final = "memory.block_type"
@@ -72,7 +72,7 @@ TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 USER_ID: Final = "user.id"
 ERROR_TYPE: Final = "error.type"
 
-# The recorded prompt: the seeds' and Sentry's form (chat-API messages), and the standard's (parts).
+# The recorded prompt: fastaiagent's and Sentry's form (chat-API messages), and the standard's (parts).
 REQUEST_MESSAGES: Final = "gen_ai.request.messages"
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"

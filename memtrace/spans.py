@@ -194,7 +194,7 @@ class BlockSpan(_MemorySpan):
         operation: str,
         block: str,
         *,
-        type: str = "",  # noqa: A002  the seeds' word, block_type
+        type: str = "",  # noqa: A002  as in memory.block_type
         scope: Scope | None = None,
         query: object = "",
         store: bool | None = None,
@@ -237,7 +237,7 @@ class _ParentSpan(_MemorySpan):
         self,
         name: str,
         *,
-        type: str = "",  # noqa: A002  the seeds' word, block_type
+        type: str = "",  # noqa: A002  as in memory.block_type
         scope: Scope | None = None,
         query: object = "",
         store: bool | None = None,

@@ -34,7 +34,7 @@ def _fresh_globals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(metrics_module, "_PROXY_METER_PROVIDER", metrics_module._ProxyMeterProvider())
     monkeypatch.setenv("MEMTRACE_ID_KEY", "k" * 32)
     id_key.cache_clear()
-    variables.say.cache_clear()
+    variables.warn_once.cache_clear()
     withheld.reset()
     withheld._withheld_metric.cache_clear()
     withheld._lost_metric.cache_clear()

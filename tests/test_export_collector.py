@@ -50,10 +50,10 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("MEMTRACE_ID_KEY", "k" * 32)
     id_key.cache_clear()
     withheld.reset()
-    variables.say.cache_clear()
+    variables.warn_once.cache_clear()
     yield
     id_key.cache_clear()
-    variables.say.cache_clear()
+    variables.warn_once.cache_clear()
 
 
 @contextmanager

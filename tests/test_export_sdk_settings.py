@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,11 +26,11 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # What is set right in the environment is put back: a variable that a test set, by its own; others here.
     before = dict(os.environ)
     monkeypatch.setenv("MEMTRACE_ID_KEY", "k" * 32)
-    for each in (variables.say, id_key):
+    for each in (variables.warn_once, id_key):
         each.cache_clear()
     withheld.reset()
     yield
-    variables.say.cache_clear()
+    variables.warn_once.cache_clear()
     id_key.cache_clear()
     os.environ.clear()
     os.environ.update(before)
@@ -67,10 +67,15 @@ def test_a_header_that_is_none_is_left_out_and_not_printed(
 def test_good_headers_are_sent(
     protocol: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given = "api-key=s%20e,Authorization=Basic YQ=="
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", given)
-    otlp(protocol=protocol).shutdown()
-    assert os.environ["OTEL_EXPORTER_OTLP_TRACES_HEADERS"] == given
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "api-key=s%20e,Authorization=Basic YQ==")
+    inbox = Inbox()
+    with receiving(inbox, protocol) as url:
+        exporter = otlp(endpoint=url, protocol=protocol)
+        exporter.export([a_span()])
+        exporter.shutdown()
+    [request] = inbox.requests
+    assert request.headers["api-key"] == "s e"
+    assert request.headers["authorization"] == "Basic YQ=="
     assert lines(caplog) == []
 
 
@@ -113,6 +118,20 @@ def test_without_its_certificate_nothing_is_sent(
     [line] = lines(caplog)
     assert line.startswith(f"OTEL_EXPORTER_OTLP_{setting} is no file that can be read (")
     assert line.endswith("nothing is sent")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("given", ["https://127.0.0.1:9", ""])
+def test_each_file_that_cannot_be_read_is_named_and_only_by_memtrace(
+    given: str, protocol: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "false")
+    names = [f"OTEL_EXPORTER_OTLP_{setting}" for setting in ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")]
+    for name in names:
+        monkeypatch.setenv(name, BAD)
+    otlp(endpoint=given, protocol=protocol).shutdown()
+    assert [line.split()[0] for line in lines(caplog)] == names
 
 
 def test_without_tls_a_certificate_is_not_looked_at(
@@ -194,11 +213,7 @@ def test_under_opentelemetry_instrument_all_of_them_at_once(protocol: str, tmp_p
         "MEMTRACE_TRACE_PAYLOADS": BAD, "MEMTRACE_ID_KEY": BAD, "MEMTRACE_EXPORT_NAMES": "x" * 200,
     }  # fmt: skip
     inbox = Inbox()
-    with ExitStack() as stack:
-        if protocol == "grpc":
-            url = stack.enter_context(grpc_receiver(inbox))
-        else:
-            url = stack.enter_context(Receiver()).register(inbox)
+    with receiving(inbox, protocol) as url:
         ended = subprocess.run(
             [Path(sys.executable).parent / "opentelemetry-instrument", sys.executable, "app.py"],
             cwd=tmp_path, capture_output=True, text=True, check=False,
@@ -221,3 +236,14 @@ def a_span() -> object:
     from opentelemetry.sdk.trace import TracerProvider
 
     return TracerProvider(shutdown_on_exit=False).get_tracer("application").start_span("memory.read")
+
+
+@contextmanager
+def receiving(inbox: Inbox, protocol: str) -> Iterator[str]:
+    """The URL of a collector that keeps what comes."""
+    if protocol == "grpc":
+        with grpc_receiver(inbox) as url:
+            yield url
+    else:
+        with Receiver() as receiver:
+            yield receiver.register(inbox)

@@ -14,7 +14,7 @@ from collectors import black_hole
 from memtrace.export import otlp, variables
 from memtrace.export.parting import LAST_SECONDS, Parting
 from memtrace.export.pipeline import Batches
-from memtrace.export.record import RecentSpans
+from memtrace.export.recent import RecentSpans
 
 BAD = "sesame"
 
@@ -22,9 +22,9 @@ BAD = "sesame"
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("MEMTRACE_ID_KEY", "k" * 32)
-    variables.say.cache_clear()
+    variables.warn_once.cache_clear()
     yield
-    variables.say.cache_clear()
+    variables.warn_once.cache_clear()
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     {"model", "errors", "semconv", "identity"},
     {"stores", "plane", "tracing", "capture", "calls", "operation", "spans", "wrapping", "prompts", "redaction"},
-    {"reference", "service", "export", "instrumentation"},
+    {"reference", "service", "export"},
     {"harness", "adapters", "broken"},
     {"pytest_plugin", "cli"},
     {"boundary_tests", "proofs", "benchmarks"},
@@ -25,6 +26,7 @@ NEVER = (
     ("broken", "stores"),
     ("tracing", "harness"),
 )
+_IN_THE_DIAGRAM = re.compile(r"^(\d| )  (\w+(?:  \w+)*) {3,}\w", re.MULTILINE)
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
 
 
@@ -55,7 +57,20 @@ def _rooms(path: Path) -> set[str]:
     return rooms
 
 
-SOURCES = sorted(p for d in ("memtrace", "boundary_tests", "proofs") for p in (ROOT / d).rglob("*.py"))
+SOURCES = sorted(path for place in ("memtrace", *LAYERS[-1]) for path in (ROOT / place).rglob("*.py"))
+
+
+def test_what_has_a_layer_is_there() -> None:
+    assert LAYER_OF.keys() == {_room(path) for path in SOURCES} - {"__init__"}
+
+
+def test_the_diagram_shows_these_layers() -> None:
+    shown: list[set[str]] = []
+    for number, names in _IN_THE_DIAGRAM.findall((ROOT / "docs" / "architecture.md").read_text()):
+        if number != " ":
+            shown.insert(0, set())
+        shown[0].update(names.split())
+    assert shown == list(LAYERS)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -74,6 +74,15 @@ def test_a_span_that_is_longer_than_a_file_may_be_is_left_out_and_counted(tmp_pa
     assert losses() == {"recorded spans": 1}
 
 
+@pytest.mark.parametrize("opened", [1_001, 1_764_000_000_001])
+def test_what_does_not_fit_goes_to_a_new_file_whatever_the_clock_says(opened: int, tmp_path: Path) -> None:
+    full = tmp_path / f"spans-{opened:013d}.jsonl"
+    full.write_bytes(b"x" * 8_000)
+    LocalRecord(tmp_path, max_bytes=64_000, clock=lambda: 0.0).export(turn_of("alice", "-"))
+    assert sorted(tmp_path.glob("*.jsonl")) == [full, tmp_path / f"spans-{opened + 1:013d}.jsonl"]
+    assert full.stat().st_size == 8_000
+
+
 def test_what_is_older_than_its_age_goes(tmp_path: Path) -> None:
     clock = Clock()
     record = LocalRecord(tmp_path, max_age=80, clock=clock)
@@ -183,11 +192,13 @@ def test_a_record_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
 
 
 def test_a_record_that_goes_away_breaks_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    record = LocalRecord(tmp_path / "record")
+    record = LocalRecord(tmp_path / "record", max_bytes=64_000)
     (tmp_path / "record" / ".lock").unlink()
     (tmp_path / "record").rmdir()
-    assert record.export(turn_of("alice", "swordfish")) is SpanExportResult.FAILURE
-    assert losses() == {"recorded spans": 2}
+    for said in ("swordfish", "swordfish" * 2_000):
+        withheld.reset()
+        assert record.export(turn_of("alice", said)) is SpanExportResult.FAILURE
+        assert losses() == {"recorded spans": 2}
     assert "swordfish" not in caplog.text
 
 

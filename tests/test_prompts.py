@@ -254,7 +254,7 @@ class TestChoice:
         assert said(read_prompt({}, events=[(DETAILS, instructions), (DETAILS, said_so)])) == expected
 
     def test_the_same_text_under_both_keys_counts_once(self):
-        """memtrace records the prompt as the seeds do and as the standard does."""
+        """memtrace records the prompt as chat messages and as the standard does."""
         attributes = {
             "gen_ai.request.messages": [
                 {"role": "system", "content": "Be brief."},

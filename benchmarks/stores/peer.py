@@ -1,4 +1,4 @@
-"""The published SDK whose memory the seed pages describe, where it is installed."""
+"""fastaiagent, the published SDK that the page *How memory works* describes, where it is installed."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Reference:
 
     @property
     def declares(self) -> dict[str, Any]:
-        """What the seed pages state, or this system was given."""
+        """What the page *How memory works* states, or this system was given."""
         return {
             "window": self._option("window", 20),
             "cap": self._option("cap", 200),

@@ -9,9 +9,11 @@ environment variables alone, ``OTEL_TRACES_EXPORTER=memtrace_otlp``.
 """
 
 from memtrace.export.collector import OTLPLogs, OTLPMetrics, OTLPSpans, otlp, otlp_logs, otlp_metrics
+from memtrace.export.erasing import erase
 from memtrace.export.exporters import RedactingLogExporter, RedactingMetricExporter, RedactingSpanExporter
 from memtrace.export.pipeline import Pipeline, configure
-from memtrace.export.record import LocalRecord, RecentSpans, erase, recorded
+from memtrace.export.recent import RecentSpans
+from memtrace.export.record import LocalRecord, recorded
 from memtrace.export.settings import default_policy
 from memtrace.export.withheld import losses, report
 

@@ -17,7 +17,13 @@ from memtrace.errors import UsageError
 from memtrace.export import variables
 from memtrace.export.exporters import RedactingLogExporter, RedactingMetricExporter, RedactingSpanExporter
 from memtrace.export.parting import Parting
-from memtrace.export.read_by_sdk import is_address, settle_batches, settle_exporter, settle_metrics
+from memtrace.export.sdk_environment import (
+    can_send,
+    correct_batch_variables,
+    correct_exporter_variables,
+    correct_metric_variables,
+    is_address,
+)
 from memtrace.export.settings import default_policy
 from memtrace.redaction import Policy
 
@@ -47,28 +53,34 @@ def otlp(
     Raises:
         UsageError: there is no such protocol, or the ``[export]`` extra is not installed.
     """
-    return RedactingSpanExporter(_plain("traces", endpoint, protocol, headers), policy or default_policy())
+    return RedactingSpanExporter(
+        _plain("traces", endpoint, protocol=protocol, headers=headers), policy or default_policy()
+    )
 
 
 def otlp_logs(
     *, endpoint: str = "", protocol: str = "", headers: Mapping[str, str] | None = None, policy: Policy | None = None
 ) -> RedactingLogExporter:
     """Log records to a collector, redacted; as `otlp`."""
-    return RedactingLogExporter(_plain("logs", endpoint, protocol, headers), policy or default_policy())
+    return RedactingLogExporter(
+        _plain("logs", endpoint, protocol=protocol, headers=headers), policy or default_policy()
+    )
 
 
 def otlp_metrics(
     *, endpoint: str = "", protocol: str = "", headers: Mapping[str, str] | None = None, policy: Policy | None = None
 ) -> RedactingMetricExporter:
     """Metrics to a collector, redacted; as `otlp`."""
-    return RedactingMetricExporter(_plain("metrics", endpoint, protocol, headers), policy or default_policy())
+    return RedactingMetricExporter(
+        _plain("metrics", endpoint, protocol=protocol, headers=headers), policy or default_policy()
+    )
 
 
 class OTLPSpans(RedactingSpanExporter):
     """The entry point ``memtrace_otlp`` for spans."""
 
     def __init__(self) -> None:
-        settle_batches("OTEL_BSP")
+        correct_batch_variables("OTEL_BSP")
         super().__init__(_plain("traces"), default_policy())
 
 
@@ -76,7 +88,7 @@ class OTLPLogs(RedactingLogExporter):
     """The entry point ``memtrace_otlp`` for log records."""
 
     def __init__(self) -> None:
-        settle_batches("OTEL_BLRP")
+        correct_batch_variables("OTEL_BLRP")
         super().__init__(_plain("logs"), default_policy())
 
 
@@ -84,11 +96,11 @@ class OTLPMetrics(RedactingMetricExporter):
     """The entry point ``memtrace_otlp`` for metrics."""
 
     def __init__(self) -> None:
-        settle_metrics()
+        correct_metric_variables()
         super().__init__(_plain("metrics"), default_policy())
 
 
-def _plain(signal: str, endpoint: str = "", protocol: str = "", headers: Mapping[str, str] | None = None) -> Any:
+def _plain(signal: str, endpoint: str = "", *, protocol: str = "", headers: Mapping[str, str] | None = None) -> Any:
     """The SDK's own exporter for a signal."""
     chosen = _protocol(signal, protocol)
     module, name = _EXPORTERS[signal]
@@ -97,20 +109,21 @@ def _plain(signal: str, endpoint: str = "", protocol: str = "", headers: Mapping
         made = getattr(import_module(f"opentelemetry.exporter.otlp.proto.{package}.{module}"), name)
     except ImportError as error:
         raise UsageError(f"exporting over {chosen} needs: pip install 'memtrace-otel[export]'") from error
-    options = _address(signal, chosen, endpoint) | ({"headers": dict(headers)} if headers else {})
+    options = _address(signal, endpoint, protocol=chosen) | ({"headers": dict(headers)} if headers else {})
     options["compression"] = variables.compression(signal, package)
-    can_send = settle_exporter(signal, chosen, endpoint)
-    if not can_send:
-        options["endpoint"] = NOWHERE
-    return Parting(lambda timeout: made(timeout=timeout, **options), variables.timeout(signal), refusing=not can_send)
+    correct_exporter_variables(signal)
+    refusing = not can_send(signal, endpoint=endpoint, protocol=chosen)
+    if refusing:  # Without TLS, since for TLS the SDK would read the files that cannot be read, and print their names.
+        options |= {"endpoint": NOWHERE, "insecure": True} if chosen == GRPC else {"endpoint": NOWHERE}
+    return Parting(lambda timeout: made(timeout=timeout, **options), variables.timeout(signal), refusing=refusing)
 
 
-def _address(signal: str, chosen: str, endpoint: str) -> dict[str, Any]:
+def _address(signal: str, endpoint: str, *, protocol: str) -> dict[str, Any]:
     if not endpoint:
         return {}
-    if not is_address(endpoint, chosen) or "://" not in endpoint:
+    if not is_address(endpoint, protocol) or "://" not in endpoint:
         raise UsageError(f"endpoint={endpoint!r} is no http:// or https:// URL")
-    if chosen == GRPC:
+    if protocol == GRPC:
         return {"endpoint": endpoint, "insecure": urlsplit(endpoint).scheme != "https"}
     return {"endpoint": _signal_url(endpoint, signal)}
 
@@ -124,7 +137,7 @@ def _protocol(signal: str, given: str) -> str:
     name = next((name for name in names if os.environ.get(name)), "")
     chosen = os.environ[name].strip() if name else GRPC
     if chosen not in (GRPC, HTTP):
-        variables.say(name, f"neither {GRPC} nor {HTTP}: {GRPC} is used")
+        variables.warn_once(name, f"neither {GRPC} nor {HTTP}: {GRPC} is used")
         return GRPC
     return chosen
 

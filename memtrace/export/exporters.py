@@ -40,8 +40,9 @@ class RedactingSpanExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Rebuild and hand on."""
-        clean = _rebuilt(self._policy, spans, Rebuilder.span, SPANS)
-        return _handed_on(self._exporter.export, clean, SPANS, SpanExportResult.SUCCESS, SpanExportResult.FAILURE)
+        clean = _rebuilt(self._policy, spans, rebuild=Rebuilder.span, signal=SPANS)
+        success, failure = SpanExportResult.SUCCESS, SpanExportResult.FAILURE
+        return _handed_on(self._exporter.export, clean, signal=SPANS, success=success, failure=failure)
 
     def shutdown(self) -> None:
         """Shut the other exporter down."""
@@ -63,9 +64,9 @@ class RedactingLogExporter(LogRecordExporter):
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         """Rebuild and hand on."""
         others = [each for each in batch if not _is_own_debug(each)]
-        clean = _rebuilt(self._policy, others, Rebuilder.log, LOGS)
+        clean = _rebuilt(self._policy, others, rebuild=Rebuilder.log, signal=LOGS)
         success, failure = LogRecordExportResult.SUCCESS, LogRecordExportResult.FAILURE
-        return _handed_on(self._exporter.export, clean, LOGS, success, failure)
+        return _handed_on(self._exporter.export, clean, signal=LOGS, success=success, failure=failure)
 
     def shutdown(self) -> None:
         """Shut the other exporter down."""
@@ -88,13 +89,13 @@ class RedactingMetricExporter(MetricExporter):
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **options: Any) -> MetricExportResult:
         """Rebuild and hand on."""
-        clean = _rebuilt(self._policy, [metrics_data], Rebuilder.metrics, METRICS)
+        clean = _rebuilt(self._policy, [metrics_data], rebuild=Rebuilder.metrics, signal=METRICS)
         success, failure = MetricExportResult.SUCCESS, MetricExportResult.FAILURE
 
         def hand_on(batch: Sequence[MetricsData]) -> MetricExportResult:
             return self._exporter.export(batch[0], timeout_millis=timeout_millis, **options)
 
-        return _handed_on(hand_on, clean, METRICS, success, failure)
+        return _handed_on(hand_on, clean, signal=METRICS, success=success, failure=failure)
 
     def shutdown(self, timeout_millis: float = 30_000, **options: Any) -> None:
         """Shut the other exporter down."""
@@ -112,7 +113,7 @@ def _is_own_debug(log: ReadableLogRecord) -> bool:
     return mine and severity is not None and severity.value < SeverityNumber.INFO.value
 
 
-def _rebuilt(policy: Policy, batch: Sequence[T], rebuild: Callable[[Rebuilder, T], T], signal: str) -> list[T]:
+def _rebuilt(policy: Policy, batch: Sequence[T], *, rebuild: Callable[[Rebuilder, T], T], signal: str) -> list[T]:
     tally = Tally()
     rebuilder = Rebuilder(policy, tally)
     clean = []
@@ -126,7 +127,7 @@ def _rebuilt(policy: Policy, batch: Sequence[T], rebuild: Callable[[Rebuilder, T
     return clean
 
 
-def _handed_on(export: Callable[[Sequence[T]], R], clean: Sequence[T], signal: str, success: R, failure: R) -> R:
+def _handed_on(export: Callable[[Sequence[T]], R], clean: Sequence[T], *, signal: str, success: R, failure: R) -> R:
     if not clean:
         return success
     try:

@@ -20,8 +20,9 @@ from memtrace.errors import UsageError
 from memtrace.export import variables
 from memtrace.export.collector import otlp, otlp_metrics
 from memtrace.export.exporters import SPANS
-from memtrace.export.read_by_sdk import settle_limits, settle_metrics
-from memtrace.export.record import RECORDED, LocalRecord, RecentSpans
+from memtrace.export.recent import RecentSpans
+from memtrace.export.record import RECORDED, LocalRecord
+from memtrace.export.sdk_environment import correct_limit_variables, correct_metric_variables
 from memtrace.export.settings import default_policy, usable
 from memtrace.export.withheld import lost
 from memtrace.redaction import Policy
@@ -85,11 +86,11 @@ def configure(
     policy = (policy or default_policy()).naming(*usable([service]), *usable(names))
     to = {"endpoint": endpoint, "protocol": protocol, "headers": headers, "policy": policy}
     spans, figures = (otlp(**to), otlp_metrics(**to)) if export else (None, None)  # type: ignore[arg-type]
-    settle_limits()
-    settle_metrics()
+    correct_limit_variables()
+    correct_metric_variables()
     record = RecentSpans() if local == MEMORY else None if local is None else LocalRecord(local)
     resource = Resource.create({"service.name": service} if service else {})
-    tracers = _provider(resource, spans, record, content=record is not None or policy.payloads)
+    tracers = _provider(resource, export=spans, record=record, content=record is not None or policy.payloads)
     trace.set_tracer_provider(tracers)
     meters = None
     if figures is not None:
@@ -99,7 +100,7 @@ def configure(
 
 
 def _provider(
-    resource: Resource, export: SpanExporter | None, record: SpanExporter | None, *, content: bool
+    resource: Resource, *, export: SpanExporter | None, record: SpanExporter | None, content: bool
 ) -> TracerProvider:
     provider = OwnProvider(resource=resource)
     if content:

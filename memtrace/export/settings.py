@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from memtrace.errors import UsageError
-from memtrace.export.variables import say
+from memtrace.export.variables import warn_once
 from memtrace.identity import id_key
 from memtrace.redaction import Policy
 
@@ -45,7 +45,7 @@ def usable(names: Iterable[str], where: str = "names") -> list[str]:
         raise UsageError(f"names={names!r} is one text, and each of its letters a name; give a list")
     given = [name for name in names if name]
     if any(len(name) > _LONGEST_NAME for name in given):
-        say(f"a name in {where}", f"longer than {_LONGEST_NAME} characters: it is left out")
+        warn_once(f"a name in {where}", f"longer than {_LONGEST_NAME} characters: it is left out")
     return [name for name in given if len(name) <= _LONGEST_NAME]
 
 
@@ -53,7 +53,7 @@ def payloads_wanted() -> bool:
     """Whether ``MEMTRACE_TRACE_PAYLOADS`` is ``1``."""
     value = os.environ.get(PAYLOADS, "")
     if value not in ("", "0", "1"):
-        say(PAYLOADS, "neither 0 nor 1: payloads do not leave")
+        warn_once(PAYLOADS, "neither 0 nor 1: payloads do not leave")
     return value == "1"
 
 

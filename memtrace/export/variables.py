@@ -29,7 +29,9 @@ T = TypeVar("T")
 
 def timeout(signal: str) -> float:
     """Seconds that one export may take, for ``traces``, ``logs`` or ``metrics``."""
-    return _read(named(signal, "TIMEOUT"), _seconds, TIMEOUT_SECONDS, f"no number of seconds: {TIMEOUT_SECONDS:g}")
+    return _read(
+        named(signal, "TIMEOUT"), _seconds, default=TIMEOUT_SECONDS, fault=f"no number of seconds: {TIMEOUT_SECONDS:g}"
+    )
 
 
 def compression(signal: str, package: str) -> Any:
@@ -39,7 +41,7 @@ def compression(signal: str, package: str) -> Any:
     def known(text: str) -> str:
         return text.strip().lower() if text.strip().lower() in names else ""
 
-    chosen = _read(named(signal, "COMPRESSION"), known, "none", f"none of {', '.join(names)}: none")
+    chosen = _read(named(signal, "COMPRESSION"), known, default="none", fault=f"none of {', '.join(names)}: none")
     module = "grpc" if package == "grpc" else "opentelemetry.exporter.otlp.proto.http"
     return getattr(import_module(module).Compression, _ENUM[chosen])
 
@@ -55,11 +57,11 @@ def batches(prefix: str = "OTEL_BSP") -> dict[str, int]:
     read = {}
     for argument in _BATCH:
         name, default = batch_variable(prefix, argument)
-        read[argument] = _read(name, _positive, default, f"no positive number: {default}")
+        read[argument] = _read(name, _positive, default=default, fault=f"no positive number: {default}")
     if read["max_export_batch_size"] > read["max_queue_size"]:
         name, _ = batch_variable(prefix, "max_export_batch_size")
         if os.environ.get(name):
-            say(name, f"more than the queue holds: {read['max_queue_size']} is used")
+            warn_once(name, f"more than the queue holds: {read['max_queue_size']} is used")
         read["max_export_batch_size"] = read["max_queue_size"]
     return read
 
@@ -70,7 +72,7 @@ def named(signal: str, setting: str) -> str:
     return own if os.environ.get(own) else f"OTEL_EXPORTER_OTLP_{setting}"
 
 
-def _read(name: str, parse: Callable[[str], T], default: T, otherwise: str) -> T:
+def _read(name: str, parse: Callable[[str], T], *, default: T, fault: str) -> T:
     if not os.environ.get(name):
         return default
     try:
@@ -78,7 +80,7 @@ def _read(name: str, parse: Callable[[str], T], default: T, otherwise: str) -> T
     except ValueError:
         found = None
     if not found:
-        say(name, f"{otherwise} is used")
+        warn_once(name, f"{fault} is used")
     return found or default
 
 
@@ -92,7 +94,6 @@ def _positive(text: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def say(name: str, what: str) -> bool:
-    """Say it, once for each variable, though three signals may read it; false."""
+def warn_once(name: str, what: str) -> None:
+    """Say of a variable what is wrong with it: once, though three signals may read it."""
     _log.warning("%s is %s", name, what)
-    return False

@@ -9,7 +9,7 @@ import gzip
 import itertools
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,10 +32,11 @@ def unpacked(body: bytes, encoding: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One export request: ``traces``, ``logs`` or ``metrics``, and its body."""
+    """One export request: ``traces``, ``logs`` or ``metrics``, its body, and its headers by names in small letters."""
 
     signal: str
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(slots=True)
@@ -46,9 +47,9 @@ class Inbox:
     status: int = 200
     on_request: Callable[[Received], None] | None = None
 
-    def put(self, signal: str, body: bytes) -> None:
+    def put(self, signal: str, body: bytes, *, headers: Iterable[tuple[str, Any]]) -> None:
         """Keep a request."""
-        received = Received(signal, body)
+        received = Received(signal, body, {name.lower(): str(value) for name, value in headers})
         self.requests.append(received)
         if self.on_request is not None:
             self.on_request(received)
@@ -104,7 +105,8 @@ class Receiver:
                     self._answer(410)
                     return
                 if inbox.status == 200:
-                    inbox.put(path[-1], unpacked(body, self.headers.get("Content-Encoding", "")))
+                    whole = unpacked(body, self.headers.get("Content-Encoding", ""))
+                    inbox.put(path[-1], whole, headers=self.headers.items())
                 self._answer(inbox.status)
 
             def _answer(self, status: int) -> None:
@@ -146,7 +148,7 @@ class _Exports:
         def export(body: bytes, context: Any) -> bytes:
             if self._inbox.status != 200:
                 context.abort(self._grpc.StatusCode.UNAVAILABLE, "not now")
-            self._inbox.put(signal, body)
+            self._inbox.put(signal, body, headers=context.invocation_metadata())
             return b""
 
         return self._grpc.unary_unary_rpc_method_handler(export)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from memtrace.export.variables import batch_variable, batches, named, say
+from memtrace.export.variables import batch_variable, batches, named, warn_once
 
 _HEADER_NAME: Final = re.compile(r"[0-9A-Za-z_.-]+", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]*")
@@ -28,24 +28,35 @@ _LIMITS: Final = (
 )
 
 
-def settle_exporter(signal: str, protocol: str, endpoint: str) -> bool:
-    """What an exporter reads, over ``grpc`` or ``http/protobuf``; whether it can send, as securely as was asked for."""
+def correct_exporter_variables(signal: str) -> None:
+    """Those of an exporter of ``traces``, ``logs`` or ``metrics``."""
     for name in _names(signal, "HEADERS"):
-        _settle_headers(name)
+        _correct_headers(name)
     for name in _names(signal, "INSECURE"):
         if not os.environ.get(name):
-            os.environ.pop(name, None)  # The SDK would take nothing for a no.
-        _settle(name, "false", _among("true", "false"), "neither true nor false")
+            os.environ.pop(name, None)  # The SDK reads an empty value as false.
+        _correct(name, _among("true", "false"), default="false", fault="neither true nor false")
     if signal == "metrics":
-        _settle_metric_preferences()
+        _correct_metric_preferences()
+
+
+def can_send(signal: str, *, endpoint: str, protocol: str) -> bool:
+    """Whether an exporter can, over ``grpc`` or ``http/protobuf``, and as securely as was asked for; warns if not.
+
+    ``endpoint`` is the address it was given in code; where that is empty, the environment's counts.
+    """
     address = endpoint or os.environ.get(named(signal, "ENDPOINT"), "").strip()
     if address and not is_address(address, protocol):
-        return say(named(signal, "ENDPOINT"), "no http:// or https:// URL: nothing is sent")
-    secure = bool(address) and not address.startswith("http://")
-    return not secure or False not in [_readable(named(signal, setting)) for setting in _FILES]
+        warn_once(named(signal, "ENDPOINT"), "no http:// or https:// URL: nothing is sent")
+        return False
+    if not address or address.startswith("http://"):
+        return True
+    # All of them are tried, so that each that cannot be read is named.
+    unreadable = [setting for setting in _FILES if not _readable(named(signal, setting))]
+    return not unreadable
 
 
-def settle_batches(prefix: str) -> None:
+def correct_batch_variables(prefix: str) -> None:
     """Those of the SDK's batch processor of spans (``OTEL_BSP``) or of log records (``OTEL_BLRP``)."""
     for argument, number in batches(prefix).items():
         name, default = batch_variable(prefix, argument)
@@ -53,38 +64,42 @@ def settle_batches(prefix: str) -> None:
             os.environ[name] = str(number)
 
 
-def settle_metrics() -> None:
+def correct_metric_variables() -> None:
     """Those of the SDK's reader and provider of metrics."""
     for name, default in (("OTEL_METRIC_EXPORT_INTERVAL", "60000"), ("OTEL_METRIC_EXPORT_TIMEOUT", "30000")):
-        _settle(name, default, _is_duration, "no number of milliseconds")
-    filters = ("trace_based", "always_on", "always_off")
-    _settle("OTEL_METRICS_EXEMPLAR_FILTER", "trace_based", _among(*filters), f"none of {', '.join(filters)}")
+        _correct(name, _is_duration, default=default, fault="no number of milliseconds")
+    _correct_choice("OTEL_METRICS_EXEMPLAR_FILTER", ("trace_based", "always_on", "always_off"))
 
 
-def settle_limits() -> None:
+def correct_limit_variables() -> None:
     """Those of the SDK's tracer provider."""
     for name in _LIMITS:
-        _settle(name, "", lambda text: text.strip().isdecimal(), "no whole number")
+        _correct(name, lambda text: text.strip().isdecimal(), default="", fault="no whole number")
 
 
 def _names(signal: str, setting: str) -> tuple[str, str]:
     return f"OTEL_EXPORTER_OTLP_{signal.upper()}_{setting}", f"OTEL_EXPORTER_OTLP_{setting}"
 
 
-def _settle_metric_preferences() -> None:
+def _correct_metric_preferences() -> None:
     preference = ("cumulative", "delta", "lowmemory")
     aggregation = ("explicit_bucket_histogram", "base2_exponential_bucket_histogram")
     prefix = "OTEL_EXPORTER_OTLP_METRICS"
-    for name, known in (("TEMPORALITY_PREFERENCE", preference), ("DEFAULT_HISTOGRAM_AGGREGATION", aggregation)):
-        _settle(f"{prefix}_{name}", known[0], _among(*known), f"none of {', '.join(known)}")
+    _correct_choice(f"{prefix}_TEMPORALITY_PREFERENCE", preference)
+    _correct_choice(f"{prefix}_DEFAULT_HISTOGRAM_AGGREGATION", aggregation)
 
 
-def _settle(name: str, default: str, fits: Callable[[str], bool], fault: str) -> None:
+def _correct_choice(name: str, known: Sequence[str]) -> None:
+    """One of these words; by default the first."""
+    _correct(name, _among(*known), default=known[0], fault=f"none of {', '.join(known)}")
+
+
+def _correct(name: str, fits: Callable[[str], bool], *, default: str, fault: str) -> None:
     text = os.environ.get(name)
     if text is None or fits(text):
         return
     if text:
-        say(name, f"{fault}: {default or 'the default'} is used")
+        warn_once(name, f"{fault}: {default or 'the default'} is used")
     os.environ[name] = default
 
 
@@ -99,11 +114,11 @@ def _is_duration(text: str) -> bool:
         return False
 
 
-def _settle_headers(name: str) -> None:
+def _correct_headers(name: str) -> None:
     given = [pair for pair in os.environ.get(name, "").split(",") if pair.strip()]
     good = [pair for pair in given if _is_header(pair)]
     if len(good) < len(given):
-        say(name, f"no list of name=value, in printable ASCII: {len(given) - len(good)} left out")
+        warn_once(name, f"no list of name=value, in printable ASCII: {len(given) - len(good)} left out")
         os.environ[name] = ",".join(good)
 
 
@@ -133,5 +148,6 @@ def _readable(name: str) -> bool:
     try:
         Path(os.environ[name]).read_bytes()
     except OSError as error:
-        return say(name, f"no file that can be read ({error.strerror}): nothing is sent")
+        warn_once(name, f"no file that can be read ({error.strerror}): nothing is sent")
+        return False
     return True

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from memtrace.harness.crashing import Crashes, closing_in, crashing
+from memtrace.harness.crashing import crashing
 from memtrace.harness.flatness import measure
+from memtrace.harness.interrupted import Write, interrupted
+from memtrace.harness.lifecycle import ALONE, ASKS, LIFECYCLE, expect_known
 from memtrace.harness.plane_timing import timing
+from memtrace.harness.processes import OtherProcess
 from memtrace.harness.rules import rule
-from memtrace.harness.stage import OK_OR_REFUSED, Stage
+from memtrace.harness.stage import Stage
 from memtrace.harness.store_faults import faulty_store
-from memtrace.model import Caller, Fact, Outcome
+from memtrace.model import Caller, Outcome
 
-ALONE: Final = {"learn": False, "window": 0}
-"""What is in a prompt comes from the store."""
 SOON: Final = {**ALONE, "store_timeout": 0.5}
-ASKS: Final = "What do you know of me?"
-LIFECYCLE: Final = "backends.lifecycle"
 MUCH: Final = 1_000_000
 LONG: Final = 8_000
 """Characters: more than an index entry holds, and less than a page of text."""
@@ -34,25 +33,17 @@ def test_facts_are_added_replaced_found_and_forgotten_and_are_their_owners_alone
     record = stage.add(alice, f"Alice has a cat called {cat}.")
     dogs = stage.add(alice, f"Alice has a dog called {dog}.")
     stage.add(bob, f"Bob sits under the {tree}.")
-    _knows(stage, alice, has=(cat, dog), lacks=(tree,))
-    _knows(stage, bob, has=(tree,), lacks=(cat, dog))
+    expect_known(stage, alice, has=(cat, dog), lacks=(tree,))
+    expect_known(stage, bob, has=(tree,), lacks=(cat, dog))
     if "update" in stage.claims:
         bird = stage.canary()
         stage.update(alice, record, f"Alice has a bird called {bird}.")
-        _knows(stage, alice, has=(bird, dog), lacks=(cat,))
+        expect_known(stage, alice, has=(bird, dog), lacks=(cat,))
     if "forget" in stage.claims:
         stage.forget(alice, dogs)
-        _knows(stage, alice, has=(), lacks=(dog, tree))
+        expect_known(stage, alice, has=(), lacks=(dog, tree))
         stage.forget(bob)
-        _knows(stage, bob, has=(), lacks=(tree,))
-
-
-def _knows(stage: Stage, caller: Caller, *, has: tuple[str, ...], lacks: tuple[str, ...]) -> None:
-    asked = stage.turn(caller, ASKS, expect=OK_OR_REFUSED)
-    for word in has:
-        stage.expect(LIFECYCLE, asked, word, why="it is stored")
-    for word in lacks:
-        stage.expect(LIFECYCLE, asked, word, times="none", why="it is not theirs, or not any more")
+        expect_known(stage, bob, has=(), lacks=(tree,))
 
 
 @rule("backends.newest-means-newest", options=ALONE)
@@ -69,7 +60,7 @@ def test_the_newest_facts_are_listed_and_the_newest_first(stage: Stage) -> None:
 
 @rule("backends.read-is-flat", options={**ALONE, "tracing": False})
 def test_the_newest_facts_take_no_longer_to_read_where_there_are_many(stage: Stage) -> None:
-    stage.takes_time()
+    stage.require_timed()
     measure(stage)
 
 
@@ -117,78 +108,53 @@ def _ask_all(stage: Stage, names: list[str], texts: list[str]) -> None:
 @rule("backends.add-is-atomic", needs=("list",), options=ALONE)
 def test_a_process_killed_while_it_stores_a_fact_leaves_the_facts_as_they_were_or_with_it(stage: Stage) -> None:
     with crashing(stage) as crashes:
-        Interrupted(stage, crashes).go_through(_adds)
+        interrupted(stage, crashes, partial(_adds, stage))
 
 
 @rule("backends.add-is-atomic", needs=("list", "update"), options=ALONE)
 def test_a_process_killed_while_it_replaces_a_fact_leaves_one_of_the_two(stage: Stage) -> None:
     with crashing(stage) as crashes:
-        Interrupted(stage, crashes).go_through(_updates)
+        interrupted(stage, crashes, partial(_updates, stage))
 
 
-class Interrupted:
-    """Processes that are killed while they write, one after another; each reads first what the one before has left."""
+def _adds(stage: Stage, process: OtherProcess, alice: Caller) -> Write:
+    """A fact is added, and then added again."""
+    text = f"Alice has a cat called {stage.canary()}."
+    process.add(alice, f"Alice plays saxophone at {stage.canary()}.")
+    process.facts(alice)
 
-    def __init__(self, stage: Stage, crashes: Crashes) -> None:
-        self.stage = stage
-        self.crashes = crashes
-        self.process = stage.restart()
-        self.after = 0
+    def look(process: OtherProcess) -> bool:
+        found = process.facts(alice)
+        _use_and_forget(stage, process, alice, process.add(alice, text))
+        return text in [fact.text for fact in found]
 
-    def go_through(self, write: Callable[[Interrupted, Caller], bool]) -> None:
-        """Let it happen without a crash, and then with one at each moment that matters."""
-        write(self, self.stage.caller())
-        closing_in(self.moments, lambda after: self._dies(write, after))
-        self.process.host.close()
-
-    def _dies(self, write: Callable[[Interrupted, Caller], bool], after: int) -> bool:
-        self.after = after
-        return write(self, self.stage.caller())
-
-    def by(self, verb: Callable[[], object]) -> None:
-        """The write itself, and a fresh process after it."""
-        if self.after:
-            self.crashes.crash(self.process, verb, after=self.after)
-            self.process = self.stage.process()
-        else:
-            self.moments = self.crashes.moments(self.process, verb)
-
-    def look(self, caller: Caller) -> tuple[Fact, ...]:
-        """All their facts."""
-        return self.process.facts(caller)
-
-    def end(self, caller: Caller, record: str) -> None:
-        """What a turn makes of it, and whether it can be forgotten."""
-        self.look(caller)
-        if "turns" in self.stage.claims:
-            self.process.turn(caller, ASKS)
-        if "forget" in self.stage.claims:
-            self.process.forget(caller, record)
-            self.look(caller)
+    return Write(lambda: process.add(alice, text), look)
 
 
-def _adds(killed: Interrupted, alice: Caller) -> bool:
-    """Add a fact, and add it again; whether it was there before that."""
-    stage, text = killed.stage, f"Alice has a cat called {killed.stage.canary()}."
-    killed.process.add(alice, f"Alice plays saxophone at {stage.canary()}.")
-    killed.look(alice)
-    killed.by(lambda: killed.process.add(alice, text))
-    found = killed.look(alice)
-    killed.end(alice, killed.process.add(alice, text))
-    return text in [fact.text for fact in found]
-
-
-def _updates(killed: Interrupted, alice: Caller) -> bool:
-    """Replace a fact, and replace it again if it still is there; whether the new one was there before that."""
-    stage = killed.stage
+def _updates(stage: Stage, process: OtherProcess, alice: Caller) -> Write:
+    """A fact is replaced, and replaced again if it still is there."""
     cat, dog = (f"Alice has a {animal} called {stage.canary()}." for animal in ("cat", "dog"))
-    killed.process.add(alice, f"Alice plays saxophone at {stage.canary()}.")
-    record = killed.process.add(alice, cat)
-    killed.look(alice)
-    killed.by(lambda: killed.process.update(alice, record, dog))
-    found = {fact.text: fact.id for fact in killed.look(alice)}
-    killed.end(alice, found[dog] if dog in found else killed.process.update(alice, found.get(cat, record), dog))
-    return dog in found
+    process.add(alice, f"Alice plays saxophone at {stage.canary()}.")
+    record = process.add(alice, cat)
+    process.facts(alice)
+
+    def look(process: OtherProcess) -> bool:
+        found = {fact.text: fact.id for fact in process.facts(alice)}
+        new = found[dog] if dog in found else process.update(alice, found.get(cat, record), dog)
+        _use_and_forget(stage, process, alice, new)
+        return dog in found
+
+    return Write(lambda: process.update(alice, record, dog), look)
+
+
+def _use_and_forget(stage: Stage, process: OtherProcess, caller: Caller, record: str) -> None:
+    """What a turn makes of a fact, and whether it can be forgotten."""
+    process.facts(caller)
+    if "turns" in stage.claims:
+        process.turn(caller, ASKS)
+    if "forget" in stage.claims:
+        process.forget(caller, record)
+        process.facts(caller)
 
 
 @rule("backends.outage-is-bounded", needs=("turns",), options=SOON)

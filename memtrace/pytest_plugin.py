@@ -132,9 +132,9 @@ def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
                 store=store,
                 stores=",".join(other.word for other in stores),
                 destructive=config.getoption("destructive"),
+                timed=config.getoption("timed"),
                 known=_known(config),
             )
-            suite.timed = config.getoption("timed")
             suites[name] = suite.__enter__()
             config.add_cleanup(partial(_close_suite, suite))
             if not store.missing:

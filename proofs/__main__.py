@@ -24,29 +24,17 @@ from memtrace.harness.session import Suite, make_suite
 from memtrace.harness.tested_store import TestedStore, stores_named
 from memtrace.harness.upstream import Upstream
 from memtrace.model import Verdict
-from proofs import (
-    proof_1_turns,
-    proof_2_users,
-    proof_3_authors,
-    proof_4_processes,
-    proof_5_backends,
-    proof_6_plane,
-)
-from proofs.act import Played, Proof, play, verdict_of, worst
+from proofs.act import Proof, Result, run, verdict_of, worst
+from proofs.proof_1_turns import PROOF as TURNS
+from proofs.proof_2_users import PROOF as USERS
+from proofs.proof_3_authors import PROOF as AUTHORS
+from proofs.proof_4_processes import PROOF as PROCESSES
+from proofs.proof_5_backends import PROOF as BACKENDS
+from proofs.proof_6_plane import PROOF as PLANE
 from proofs.report import as_json, printed, replay, summed_up
-from proofs.stores import play_on_each
+from proofs.stores import run_on_each
 
-PROOFS: Final[tuple[Proof, ...]] = tuple(
-    module.PROOF
-    for module in (
-        proof_1_turns,
-        proof_2_users,
-        proof_3_authors,
-        proof_4_processes,
-        proof_5_backends,
-        proof_6_plane,
-    )
-)
+PROOFS: Final = (TURNS, USERS, AUTHORS, PROCESSES, BACKENDS, PLANE)
 _EXIT: Final = {
     Verdict.VIOLATED: EXIT_VIOLATED,
     Verdict.INCONCLUSIVE: EXIT_UNDECIDED,
@@ -82,17 +70,17 @@ def _run(options: argparse.Namespace) -> int:
     chosen = [_numbered(number) for number in options.numbers] or list(PROOFS)
     if options.replay:
         results = replay(_text(options.replay), chosen, name=str(options.replay))
-        for proof, played in results.items():
-            _print(proof, played)
+        for proof, acts in results.items():
+            _print(proof, acts)
     else:
-        results = _played(chosen, options)
+        results = _results(chosen, options)
     if options.json:
         write_private(options.json, as_json(options.memory, results))
-    print(", ".join(summed_up(proof, played) for proof, played in results.items()))
-    return _EXIT.get(worst(verdict_of(played) for played in results.values()), EXIT_HELD)
+    print(", ".join(summed_up(proof, acts) for proof, acts in results.items()))
+    return _EXIT.get(worst(verdict_of(acts) for acts in results.values()), EXIT_HELD)
 
 
-def _played(chosen: Sequence[Proof], options: argparse.Namespace) -> dict[Proof, list[Played]]:
+def _results(chosen: Sequence[Proof], options: argparse.Namespace) -> dict[Proof, list[Result]]:
     if bool(options.model_url) != bool(options.model):
         raise UsageError(
             "--model-url and --model go together: an OpenAI-compatible base URL, and the model to ask for there"
@@ -104,10 +92,10 @@ def _played(chosen: Sequence[Proof], options: argparse.Namespace) -> dict[Proof,
         suite = stack.enter_context(_on_one_store(options, upstream)) if alone else None
         for proof in chosen:
             if suite is not None and not proof.stores:
-                results[proof] = [play(act, suite) for act in proof.acts]
+                results[proof] = [run(act, suite) for act in proof.acts]
             else:
                 stores = stores_named(options.store or ",".join(proof.stores))
-                results[proof] = play_on_each(proof, options.memory, stores, upstream)
+                results[proof] = run_on_each(proof, options.memory, stores=stores, upstream=upstream)
             _print(proof, results[proof])
     return results
 
@@ -124,12 +112,12 @@ def _on_one_store(options: argparse.Namespace, upstream: Upstream | None) -> Ite
 def _store(words: str) -> TestedStore:
     stores = stores_named(words)
     if len(stores) > 1:
-        raise UsageError("--store: but for proof 5 the proofs run on one store at a time; name one")
+        raise UsageError("only proof 5 runs on several stores: name one with --store, or run `memtrace prove 5`")
     return stores[0]
 
 
-def _print(proof: Proof, played: Sequence[Played]) -> None:
-    print("\n".join(printed(proof, played)), end="\n\n", flush=True)
+def _print(proof: Proof, acts: Sequence[Result]) -> None:
+    print("\n".join(printed(proof, acts)), end="\n\n", flush=True)
 
 
 def _numbered(number: int) -> Proof:

@@ -13,29 +13,28 @@ from memtrace.harness.session import Script, Suite, make_suite
 from memtrace.harness.stage import Stage
 from memtrace.model import Finding, Verdict
 
-Play = Callable[[Stage], None]
 Show = Callable[[History], list[str]]
 WORST_FIRST: Final = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.KNOWN, Verdict.ALLOWED, Verdict.HELD)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Act:
     """One script of a proof.
 
     Attributes:
         title: what it shows, in a few words.
         rules: the rules it is judged by.
-        play: the script.
+        script: what happens.
         show: lines of evidence, taken from what was recorded.
         against: a memory that breaks the claim, as ``--memory`` takes it.
         needs: what the script wants of a system beyond its rules' own needs.
         options: what the system is asked for.
-        heading: the line above the evidence, of a proof that has one line of it a store.
+        heading: column headings, for a proof that prints one line per store.
     """
 
     title: str
     rules: tuple[str, ...]
-    play: Play
+    script: Callable[[Stage], None]
     show: Show
     against: str
     needs: tuple[str, ...] = ()
@@ -43,11 +42,11 @@ class Act:
     heading: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Proof:
     """A claim about one boundary: what is claimed, how it is tested, and the acts that test it.
 
-    ``stores``: what it is played on, one after the other; one without any on whatever store there is.
+    ``stores``: what it is run on, one after the other; one without any on whatever store there is.
     """
 
     number: int
@@ -59,7 +58,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Result:
     """What came of one act on one memory.
 
     Attributes:
@@ -67,8 +66,8 @@ class Played:
         findings: what each of its rules made of it.
         history: what happened.
         counter: what it found on the memory that breaks the claim.
-        store: what it was played on, in a proof of several stores.
-        unplayed: why it could not be played there.
+        store: what it was run on, in a proof of several stores.
+        missing: why it could not be run there.
     """
 
     act: Act
@@ -76,7 +75,7 @@ class Played:
     history: History
     counter: Finding | None = None
     store: str = ""
-    unplayed: str = ""
+    missing: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -92,40 +91,40 @@ def worst(verdicts: Iterator[Verdict]) -> Verdict:
     return next((verdict for verdict in WORST_FIRST if verdict in found), Verdict.NOT_EXERCISED)
 
 
-def play(act: Act, suite: Suite, *, store: str = "", counter: bool = True) -> Played:
-    """Play an act on a memory, and again on the one that breaks its claim."""
-    findings, history = _played(act, suite)
-    return Played(act, findings, history, _countered(act) if counter else None, store)
+def run(act: Act, suite: Suite, *, store: str = "", counter: bool = True) -> Result:
+    """Run an act on a memory, and again on the one that breaks its claim."""
+    findings, history = _judged(act, suite)
+    return Result(act, findings, history, _countered(act) if counter else None, store)
 
 
 def _countered(act: Act) -> Finding:
     with make_suite(act.against) as against:
-        broken, _ = _played(act, against)
+        broken, _ = _judged(act, against)
     return next((finding for finding in broken if finding.verdict is Verdict.VIOLATED), broken[0])
 
 
-def unplayed(act: Act, store: str, why: str) -> Played:
-    """An act that a store's absence left unplayed."""
+def missing_result(act: Act, *, store: str, why: str) -> Result:
+    """That of an act that could not be run on a store."""
     findings = tuple(Finding(rule, Verdict.NOT_EXERCISED, why) for rule in act.rules)
-    return Played(act, findings, History([]), store=store, unplayed=why)
+    return Result(act, findings, History([]), store=store, missing=why)
 
 
-def _played(act: Act, suite: Suite) -> tuple[tuple[Finding, ...], History]:
+def _judged(act: Act, suite: Suite) -> tuple[tuple[Finding, ...], History]:
     script = Script(act.rules, act.title, needs=act.needs)
     with suite.stage(act.title, act.options) as stage:
-        entries = suite.play(stage, script, lambda: act.play(stage))
+        entries = suite.play(stage, script, lambda: act.script(stage))
         history = stage.history()
     found = {entry.finding.rule: entry.finding for entry in entries}
     return tuple(found[rule] for rule in act.rules), history
 
 
-def replayed(act: Act, history: History, store: str = "") -> Played:
-    """Judge a saved history again."""
+def rejudged(act: Act, history: History, *, store: str = "") -> Result:
+    """That of an act whose history was saved."""
     found = {finding.rule: finding for finding in judge(history, act.rules)}
     untested = (Finding(rule, Verdict.NOT_EXERCISED, "the history does not bear on it") for rule in act.rules)
-    return Played(act, tuple(found.get(blank.rule, blank) for blank in untested), history, store=store)
+    return Result(act, tuple(found.get(blank.rule, blank) for blank in untested), history, store=store)
 
 
-def verdict_of(played: Sequence[Played]) -> Verdict:
+def verdict_of(results: Sequence[Result]) -> Verdict:
     """The verdict on a proof: the worst of its acts."""
-    return worst(act.verdict for act in played)
+    return worst(result.verdict for result in results)

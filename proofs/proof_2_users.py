@@ -46,32 +46,32 @@ def _prompts(history: History) -> list[str]:
 
 
 PROOF = Proof(
-    2,
-    "between users",
-    "A prompt holds nothing that only another user said, and a caller nobody can name reads and writes nothing.",
-    "Let two users tell the same agent different things, then ask the same question as each, and as nobody.",
-    (
+    number=2,
+    boundary="between users",
+    claim="A prompt holds nothing that only another user said, and a caller nobody can name reads and writes nothing.",
+    method="Let two users tell the same agent different things, then ask the same question as each, and as nobody.",
+    acts=(
         Act(
-            "nothing of one member's reached the other's prompt",
-            ("users.no-foreign-memory",),
-            two_members,
-            _prompts,
-            "memtrace.broken.users:StreamsForItsFirstCaller",
+            title="nothing of one member's reached the other's prompt",
+            rules=("users.no-foreign-memory",),
+            script=two_members,
+            show=_prompts,
+            against="memtrace.broken.users:StreamsForItsFirstCaller",
         ),
         Act(
-            "nor from a recall store that both share, with a window of a single turn",
-            ("users.recall-namespaced",),
-            two_members,
-            _prompts,
-            "memtrace.broken.users:RecallsEverybody",
+            title="nor from a recall store that both share, with a window of a single turn",
+            rules=("users.recall-namespaced",),
+            script=two_members,
+            show=_prompts,
+            against="memtrace.broken.users:RecallsEverybody",
             options={"window": 2, "recall": True, "learn": False},
         ),
         Act(
-            "a caller without a user sees nobody's memory and leaves none",
-            ("users.unresolved-sees-only-agent-facts", "users.unresolved-writes-nothing"),
-            nobody,
-            _prompts,
-            "memtrace.broken.users:TakesAnythingForAnId",
+            title="a caller without a user sees nobody's memory and leaves none",
+            rules=("users.unresolved-sees-only-agent-facts", "users.unresolved-writes-nothing"),
+            script=nobody,
+            show=_prompts,
+            against="memtrace.broken.users:TakesAnythingForAnId",
         ),
     ),
 )

@@ -36,25 +36,27 @@ def _learned(history: History) -> list[str]:
 
 
 PROOF = Proof(
-    3,
-    "between the user's words and the model's",
-    "Only what users say becomes a fact about them; the model's replies never do, and persisted facts stay.",
-    "Let an extractor that keeps all it is shown read a user and a chatty model; read facts and the next prompt.",
-    (
+    number=3,
+    boundary="between the user's words and the model's",
+    claim="Only what users say becomes a fact about them; the model's replies never do, and persisted facts stay.",
+    method=(
+        "Let an extractor that keeps all it is shown read a user and a chatty model; read facts and the next prompt."
+    ),
+    acts=(
         Act(
-            "no reply became a fact, and each fact is in the prompt once",
-            ("authors.reply-never-a-fact", "authors.once-in-prompt"),
-            chatty,
-            _learned,
-            "memtrace.broken.authors:LearnsFromBoth",
+            title="no reply became a fact, and each fact is in the prompt once",
+            rules=("authors.reply-never-a-fact", "authors.once-in-prompt"),
+            script=chatty,
+            show=_learned,
+            against="memtrace.broken.authors:LearnsFromBoth",
             needs=("facts",),
         ),
         Act(
-            "the cap keeps the newest learned facts and the persisted one",
-            ("authors.cap-spares-persisted",),
-            capped,
-            lambda history: showing.reads(history, "facts"),
-            "memtrace.broken.authors:PrunesByAge",
+            title="the cap keeps the newest learned facts and the persisted one",
+            rules=("authors.cap-spares-persisted",),
+            script=capped,
+            show=lambda history: showing.reads(history, "facts"),
+            against="memtrace.broken.authors:PrunesByAge",
             needs=("list",),
             options={"cap": 4},
         ),

@@ -52,17 +52,17 @@ def _searches(history: History) -> list[str]:
 
 
 PROOF = Proof(
-    4,
-    "between processes",
-    "Durable facts and search by meaning are there in a fresh process, and what was deleted is not.",
-    "Write, search, delete and search in one process; search and ask in another that was just started.",
-    (
+    number=4,
+    boundary="between processes",
+    claim="Durable facts and search by meaning are there in a fresh process, and what was deleted is not.",
+    method="Write, search, delete and search in one process; search and ask in another that was just started.",
+    acts=(
         Act(
-            "a fresh process finds what the first wrote, and nothing of what it deleted",
-            (KEPT, FOUND, "processes.forget-fact"),
-            writer_and_reader,
-            _searches,
-            "memtrace.broken.processes:KeepsUntilClosed",
+            title="a fresh process finds what the first wrote, and nothing of what it deleted",
+            rules=(KEPT, FOUND, "processes.forget-fact"),
+            script=writer_and_reader,
+            show=_searches,
+            against="memtrace.broken.processes:KeepsUntilClosed",
             needs=("search", "forget", "reopen"),
             options={"learn": False, "window": 0},
         ),

@@ -10,15 +10,12 @@ from typing import Final
 from memtrace.harness.events import Noted
 from memtrace.harness.flatness import SIZES, measure
 from memtrace.harness.history import History, Turn
+from memtrace.harness.lifecycle import ALONE, LIFECYCLE, expect_known
 from memtrace.harness.slopes import DURATIONS, slope
 from memtrace.harness.stage import Stage
-from memtrace.model import Caller
 from proofs.act import Act, Proof
 
 STORES: Final = ("sqlite", "postgres", "redis")
-LIFECYCLE: Final = "backends.lifecycle"
-ALONE: Final = {"learn": False, "window": 0}
-"""What is in a prompt comes from the store."""
 _WIDTH: Final = 20
 _COLUMNS: Final = ("Alice asks", "Bob asks", "cat to bird", "dog forgotten", "Bob forgotten")
 _HAS: Final = re.compile(r"\b(?:has|under) (?:a |the )(\w+),")
@@ -33,22 +30,14 @@ def from_first_to_last(stage: Stage) -> None:
     stage.add(bob, f"Bob sits under the tree, {tree}.")
     for limit in (None, 1, 50):
         stage.facts(alice, limit)
-    _ask(stage, alice, has=(cat, dog), lacks=(tree,))
-    _ask(stage, bob, has=(tree,), lacks=(cat, dog))
+    expect_known(stage, alice, has=(cat, dog), lacks=(tree,))
+    expect_known(stage, bob, has=(tree,), lacks=(cat, dog))
     stage.update(alice, cats, f"Alice has a bird, {bird}.")
-    _ask(stage, alice, has=(bird, dog), lacks=(cat, tree))
+    expect_known(stage, alice, has=(bird, dog), lacks=(cat, tree))
     stage.forget(alice, dogs)
-    _ask(stage, alice, has=(bird,), lacks=(cat, dog, tree))
+    expect_known(stage, alice, has=(bird,), lacks=(cat, dog, tree))
     stage.forget(bob)
-    _ask(stage, bob, has=(), lacks=(cat, dog, tree, bird))
-
-
-def _ask(stage: Stage, caller: Caller, *, has: tuple[str, ...], lacks: tuple[str, ...]) -> None:
-    asked = stage.turn(caller, "What do you know of me?")
-    for word in has:
-        stage.expect(LIFECYCLE, asked, word, why="it is stored")
-    for word in lacks:
-        stage.expect(LIFECYCLE, asked, word, times="none", why="it is not theirs, or not any more")
+    expect_known(stage, bob, has=(), lacks=(cat, dog, tree, bird))
 
 
 def _columns(cells: Sequence[str]) -> str:
@@ -69,7 +58,7 @@ def _times(history: History) -> list[str]:
     timed = next((event.value for event in history.of(Noted) if event.name == DURATIONS), None)
     if timed is None:
         return ["no read was timed"]
-    low, middle, high = slope(timed).rounded
+    low, middle, high = slope(timed).as_text
     return [_columns([*(_spread(timed[str(size)]) for size in SIZES), f"{middle} [{low} to {high}]"])]
 
 
@@ -80,30 +69,33 @@ def _spread(seconds: Sequence[float]) -> str:
 
 
 PROOF = Proof(
-    5,
-    "between a laptop and a fleet",
-    "On every store facts come and go alike, and the newest take no longer to read the more their user has.",
-    "Play the life of a fact on each store; time the newest 50 of 50, 500 and 5,000 facts, one size after the other.",
-    (
+    number=5,
+    boundary="between a laptop and a fleet",
+    claim="On every store facts come and go alike, and the newest take no longer to read the more their user has.",
+    method=(
+        "Play the life of a fact on each store; "
+        "time the newest 50 of 50, 500 and 5,000 facts, one size after the other."
+    ),
+    acts=(
         Act(
-            "what the prompt says that a user has, as facts come and go",
-            (LIFECYCLE, "backends.newest-means-newest"),
-            from_first_to_last,
-            _prompts,
-            "memtrace.broken.backends:ReplacesTheNewest",
+            title="what the prompt says that a user has, as facts come and go",
+            rules=(LIFECYCLE, "backends.newest-means-newest"),
+            script=from_first_to_last,
+            show=_prompts,
+            against="memtrace.broken.backends:ReplacesTheNewest",
             needs=("turns", "list", "update", "forget"),
             options=ALONE,
             heading=_columns(_COLUMNS),
         ),
         Act(
-            "milliseconds to read the newest 50, median [p5-p95], and the slope: 0 is flat, 1 is linear",
-            ("backends.read-is-flat",),
-            measure,
-            _times,
-            "memtrace.broken.backends:SortsThemAll",
+            title="milliseconds to read the newest 50, median [p5-p95], and the slope: 0 is flat, 1 is linear",
+            rules=("backends.read-is-flat",),
+            script=measure,
+            show=_times,
+            against="memtrace.broken.backends:SortsThemAll",
             options={**ALONE, "tracing": False},
             heading=_columns([*(f"of {size:,} facts" for size in SIZES), "slope [95 %]"]),
         ),
     ),
-    STORES,
+    stores=STORES,
 )

@@ -120,42 +120,47 @@ def _freshness(history: History) -> list[str]:
 
 
 PROOF = Proof(
-    6,
-    "between the agent and the plane",
-    "The agent reads what people approved and never writes; whatever the plane does, turns go on, in time, and say so.",
-    "Serve, retire, and fail in every way, on a `memtrace plane serve`; read prompts, requests, times and spans.",
-    (
+    number=6,
+    boundary="between the agent and the plane",
+    claim=(
+        "The agent reads what people approved and never writes; "
+        "whatever the plane does, turns go on, in time, and say so."
+    ),
+    method=(
+        "Serve, retire, and fail in every way, on a `memtrace plane serve`; read prompts, requests, times and spans."
+    ),
+    acts=(
         Act(
-            "what is approved reaches everyone once, and what is taken back nobody",
-            ("plane.facts-reach-everyone", "plane.retired-is-gone", "plane.read-only"),
-            served_and_taken_back,
-            _prompt_and_requests,
-            "memtrace.broken.plane:ServedTwice",
+            title="what is approved reaches everyone once, and what is taken back nobody",
+            rules=("plane.facts-reach-everyone", "plane.retired-is-gone", "plane.read-only"),
+            script=served_and_taken_back,
+            show=_prompt_and_requests,
+            against="memtrace.broken.plane:ServedTwice",
             options={PLANE: True},
         ),
         Act(
-            "in every kind of outage the last facts are served",
-            ("plane.outage-serves-last",),
-            every_fault,
-            _ladder,
-            "memtrace.broken.plane:RefusedMeansNone",
+            title="in every kind of outage the last facts are served",
+            rules=("plane.outage-serves-last",),
+            script=every_fault,
+            show=_ladder,
+            against="memtrace.broken.plane:RefusedMeansNone",
             needs=("advance|agents",),
             options={PLANE: True, "plane_timeout": 0.3},
         ),
         Act(
-            "a plane that is silent or drips keeps no turn beyond its time",
-            ("plane.turn-is-bounded",),
-            silence,
-            _times,
-            "memtrace.broken.plane:TimesEachRead",
+            title="a plane that is silent or drips keeps no turn beyond its time",
+            rules=("plane.turn-is-bounded",),
+            script=silence,
+            show=_times,
+            against="memtrace.broken.plane:TimesEachRead",
             options={PLANE: True, "plane_timeout": 0.5},
         ),
         Act(
-            "the trace says fresh, stale or missing, in a process that never read the plane too",
-            ("plane.staleness-is-visible",),
-            never_read,
-            _freshness,
-            "memtrace.broken.plane:EmptyIsFresh",
+            title="the trace says fresh, stale or missing, in a process that never read the plane too",
+            rules=("plane.staleness-is-visible",),
+            script=never_read,
+            show=_freshness,
+            against="memtrace.broken.plane:EmptyIsFresh",
             needs=("reopen",),
             options={PLANE: True},
         ),

@@ -3,67 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final
 
 from memtrace.errors import AdapterError
 from memtrace.harness.session import Suite, make_suite
 from memtrace.harness.tested_store import TestedStore
 from memtrace.harness.upstream import Upstream
 from memtrace.model import Verdict
-from proofs.act import WORST_FIRST, Played, Proof, play, unplayed, worst
+from proofs.act import WORST_FIRST, Proof, Result, missing_result, run, worst
 
-OWN = "its own"
-"""What a memory keeps facts in that takes none of the stores."""
-_ELSEWHERE = "the memory keeps its facts elsewhere than in the store that it is given"
+OWN: Final = "its own"
+"""The store's name where a memory takes none of them."""
 
 
-def play_on_each(
-    proof: Proof, memory: str, stores: Sequence[TestedStore], upstream: Upstream | None = None
-) -> list[Played]:
-    """Play a proof on each store that can be had and that the memory takes; on its own where it takes none.
+class Home(Enum):
+    """Where a memory that was given a store keeps its facts."""
+
+    GIVEN = "in the store"
+    OWN = "elsewhere than in the store that it is given"
+    NONE = "nowhere, since it or the store is not to be had"
+
+
+def run_on_each(
+    proof: Proof, memory: str, *, stores: Sequence[TestedStore], upstream: Upstream | None = None
+) -> list[Result]:
+    """Run a proof on each store that can be had and that the memory takes; on its own where it takes none.
 
     Raises:
         AdapterError: the memory cannot be opened on the first of the stores that can be had.
     """
-    played: list[Played] = []
+    results: list[Result] = []
     for store in stores:
         with make_suite(memory, store=store, upstream=upstream) as suite:
-            first = all(one.unplayed for one in played)
-            why = store.missing or _refusal(suite, first=first)
-            if why == _ELSEWHERE and first:
-                played += [play(act, suite, store=OWN) for act in proof.acts]
-                why = ""
-            elif not why:
-                played += [play(act, suite, store=store.name, counter=first) for act in proof.acts]
-            if why:
-                played += [unplayed(act, store.name, why) for act in proof.acts]
-    return played
+            results += _run_on(suite, proof, first=all(result.missing for result in results))
+    return results
 
 
-def _refusal(suite: Suite, *, first: bool) -> str:
-    """Why a memory does not take a store."""
+def _run_on(suite: Suite, proof: Proof, *, first: bool) -> list[Result]:
+    home, why = _try_store(suite, must_open=first)
+    match home:
+        case Home.GIVEN:
+            return [run(act, suite, store=suite.store.name, counter=first) for act in proof.acts]
+        case Home.OWN if first:
+            return [run(act, suite, store=OWN) for act in proof.acts]
+        case _:
+            return [missing_result(act, store=suite.store.name, why=why) for act in proof.acts]
+
+
+def _try_store(suite: Suite, *, must_open: bool) -> tuple[Home, str]:
+    """Open the memory on a store and let it keep a fact in one that is fresh; where that is, and why not there.
+
+    Raises:
+        AdapterError: it cannot be opened, and must be.
+    """
+    if suite.store.missing:
+        return Home.NONE, suite.store.missing
     try:
         claims = suite.probe()
     except AdapterError as error:
-        if first:
+        if must_open:
             raise
-        return str(error)
+        return Home.NONE, str(error)
     if "facts" not in claims or not suite.store.fresh:
-        return ""
+        return Home.GIVEN, ""
     with suite.stage("a fact is kept") as stage:
         stage.add(stage.caller(), "The shop closes at six.")
         stage.close_system()
-        return "" if suite.store.holds(stage.environment().store_url) else _ELSEWHERE
+        if suite.store.holds(stage.environment().store_url):
+            return Home.GIVEN, ""
+    return Home.OWN, f"the memory keeps its facts {Home.OWN.value}"
 
 
-def verdicts(played: Sequence[Played]) -> dict[str, Verdict]:
+def verdicts(results: Sequence[Result]) -> dict[str, Verdict]:
     """The worst verdict on each store; none where the proof is not one of several."""
-    stores = dict.fromkeys(act.store for act in played if act.store)
-    return {store: worst(act.verdict for act in played if act.store == store) for store in stores}
+    stores = dict.fromkeys(result.store for result in results if result.store)
+    return {store: worst(result.verdict for result in results if result.store == store) for store in stores}
 
 
-def on_which(played: Sequence[Played]) -> Iterator[tuple[Verdict, str]]:
+def on_which(results: Sequence[Result]) -> Iterator[tuple[Verdict, str]]:
     """The stores that got each verdict, the worst first."""
-    found = verdicts(played)
+    found = verdicts(results)
     for verdict in (*WORST_FIRST, Verdict.NOT_EXERCISED):
         if stores := [store for store, one in found.items() if one is verdict]:
             yield verdict, ", ".join(stores)

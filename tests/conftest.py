@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from storing import opening
 
 from memtrace.harness.services import Server, Unavailable, discard, fresh, start
+from memtrace.stores.contract import FactStore
 
 pytest_plugins = ["playing", "pytester"]
 
@@ -58,6 +60,30 @@ def postgres_url(postgres_server: Server) -> Iterator[str]:
 def redis_url(redis_server: Server) -> Iterator[str]:
     """An empty place in a Redis or Valkey server."""
     yield from _place(redis_server)
+
+
+@pytest.fixture
+def opened(postgres_url: str) -> Iterator[Callable[..., FactStore]]:
+    """Opens stores at one empty place, in a Postgres server where the test file says no other, and closes them."""
+    from memtrace.stores.postgres import PostgresStore
+
+    with opening(PostgresStore, postgres_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(opened: Callable[..., FactStore]) -> FactStore:
+    """A store at that place."""
+    return opened()
+
+
+@pytest.fixture
+def database(postgres_server: Server) -> Iterator[str]:
+    """A database of its own that has not the extension ``vector``, on a server that could have it."""
+    from searching import database_without_vectors
+
+    with database_without_vectors(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

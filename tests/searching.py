@@ -80,7 +80,7 @@ def fill(store, texts=FACTS, scope=ALICE):
 
 
 def search(store, query, limit=None, *, scope=ALICE, embedder=None):
-    return FactSearch(store, embedder or HashEmbedder(64)).search(scope, query, limit, str)
+    return FactSearch(store, embedder or HashEmbedder(64)).search(scope, query, limit=limit, outgoing=str)
 
 
 def texts(matches):

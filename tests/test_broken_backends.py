@@ -16,7 +16,7 @@ from memtrace.harness.ledger import Entry
 from memtrace.harness.pages import page
 from memtrace.harness.rules import RULES
 from memtrace.harness.session import Script, make_suite
-from memtrace.model import Verdict
+from memtrace.model import Caller, Fact, Verdict
 
 pytestmark = pytest.mark.usefixtures("serving")
 
@@ -43,6 +43,25 @@ class TakesTen(TinyListed):
         if len(self.rows()) == 10:
             raise ValueError("full")
         return super().put(key, text, source=source, confidence=confidence)
+
+
+class ReadsTenTimes(TinyListed):
+    """Fails from then on."""
+
+    def facts(self, caller: Caller, limit: int | None = None, *, superseded: bool = False) -> list[Fact]:
+        self.reads = getattr(self, "reads", 0) + 1
+        if self.reads > 10:
+            raise OSError("gone")
+        return super().facts(caller, limit, superseded=superseded)
+
+
+class ListsNoMoreThanFifty(TinyListed):
+    """Fails where more are asked for."""
+
+    def facts(self, caller: Caller, limit: int | None = None, *, superseded: bool = False) -> list[Fact]:
+        if limit is not None and limit > 50:
+            raise ValueError("too many")
+        return super().facts(caller, limit, superseded=superseded)
 
 
 def name_of(exhibit: Exhibit) -> str:
@@ -83,10 +102,8 @@ def test_every_rule_has_a_memory_that_breaks_it() -> None:
 def timed(memory: str) -> list[Entry]:
     """What the timed script says, where it was asked for."""
     ((_, test, _),) = playing.scripts_of(test_backends, TIMED)
-    with make_suite(memory) as suite:
-        suite.timed = True
-        with suite.stage("timed") as stage:
-            return suite.play(stage, Script((TIMED,), "timed"), lambda: test(stage=stage))
+    with make_suite(memory, timed=True) as suite, suite.stage("timed") as stage:
+        return suite.play(stage, Script((TIMED,), "timed"), lambda: test(stage=stage))
 
 
 def test_a_memory_that_reads_all_to_show_the_newest_is_caught_where_reads_are_timed() -> None:
@@ -110,9 +127,11 @@ def test_a_slow_read_that_is_as_slow_for_few_facts_is_not_accused() -> None:
     [
         ("KeepsTwoHundred", "of 500 facts that were added 200 are there"),
         ("TakesTen", "fact 11 of 50 could not be added: ValueError: full"),
+        ("ReadsTenTimes", "the newest 50 could not be read: OSError: gone"),
+        ("ListsNoMoreThanFifty", "the newest 100 could not be read: ValueError: too many"),
     ],
 )
-def test_a_memory_that_does_not_keep_so_many_facts_is_undecided(memory: str, reason: str) -> None:
+def test_a_memory_that_does_not_keep_so_many_facts_or_cannot_read_them_is_undecided(memory: str, reason: str) -> None:
     [found] = [entry.finding for entry in timed(f"{__name__}:{memory}") if entry.finding.rule == TIMED]
     assert found.verdict is Verdict.INCONCLUSIVE
     assert reason in found.reason

@@ -6,7 +6,7 @@ import pytest
 from histories import ALICE, BOB, A, B, C, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
-from memtrace.harness.crashing import closing_in
+from memtrace.harness.closing_in import closing_in
 from memtrace.harness.events import FactsRead, FactWritten, ProcessEnded, ProcessStarted
 from memtrace.harness.findings import Judgement
 from memtrace.model import Caller, Fact, Verdict

@@ -190,6 +190,22 @@ def test_the_slope_is_the_power_with_which_time_grows() -> None:
     assert str(slope({"50": ONE, "500": ONE, "5000": SWINGING})) == "0.00 (95 % between -0.50 and 0.50)"
 
 
+@pytest.mark.parametrize(
+    "durations",
+    [
+        {"50": ONE},
+        {"50": ONE, "500": ONE[BEST_OF:]},
+        {"50": ONE[1:], "500": ONE[1:]},
+        {"50": ONE, "500": [0.0] * len(ONE)},
+        {"50": [], "500": []},
+        {},
+    ],
+)
+def test_what_no_slope_can_be_drawn_through_is_refused(durations: dict[str, list[float]]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  some are the standard library's words
+        slope(durations)
+
+
 def test_of_sixty_slopes_the_median_lies_between_the_22nd_and_the_39th() -> None:
     steeper = [10 ** (turn / 50) for turn in range(1, 61) for _ in range(BEST_OF)]
     assert slope({"50": ONE, "500": ONE, "5000": steeper}) == pytest.approx((0.22, 0.305, 0.39))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memtrace.harness.crashing import crashing
+from memtrace.harness.crashing import Moments, crashing
 from memtrace.harness.events import FactWritten, ProcessEnded
 from memtrace.harness.faults import FaultProxy
 from memtrace.harness.session import make_suite
@@ -90,10 +90,11 @@ def test_a_process_dies_when_so_many_of_its_requests_were_answered(stage: Stage,
     alice = stage.caller()
     with crashing(stage) as crashes:
         process = stage.restart()
-        assert crashes.moments(process, lambda: process.add(alice, "x")) == 3
+        moments = crashes.measure(process, lambda: process.add(alice, "x"))
+        assert moments == Moments(3, by_request=True)
         for after in (1, 2, 3):
             server.heard.clear()
-            crashes.crash(process, lambda: process.add(alice, "y"), after=after)  # noqa: B023
+            crashes.crash(process, lambda: process.add(alice, "y"), moments=moments, after=after)  # noqa: B023
             assert server.heard == ["0 y", "1 y", "2 y"][:after]
             process = stage.process()
         process.add(alice, "z")
@@ -107,8 +108,8 @@ def test_a_process_that_asks_less_often_than_it_did_dies_after_it(stage: Stage) 
     alice = stage.caller()
     with crashing(stage) as crashes:
         process = stage.restart()
-        crashes.moments(process, lambda: process.add(alice, "x"))
-        crashes.crash(process, lambda: process.add(alice, "y"), after=9)
+        moments = crashes.measure(process, lambda: process.add(alice, "x"))
+        crashes.crash(process, lambda: process.add(alice, "y"), moments=moments, after=9)
     history = stage.history()
     assert [event.error for event in history.of(FactWritten)] == ["", ""]
     assert [event.how for event in history.of(ProcessEnded)] == ["kill"]

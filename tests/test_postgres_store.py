@@ -11,7 +11,7 @@ from functools import partial
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
-from storing import ALICE, PATIENCE, opening
+from storing import ALICE, PATIENCE
 
 pytest.register_assert_rewrite("memtrace.stores.conformance")
 
@@ -26,17 +26,6 @@ from memtrace.stores.conformance.crowd import in_children, in_threads  # noqa: E
 from memtrace.stores.postgres import PostgresStore  # noqa: E402
 
 FAR = time.monotonic() + 3600
-
-
-@pytest.fixture
-def opened(postgres_url):
-    with opening(PostgresStore, postgres_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def store(opened):
-    return opened()
 
 
 @pytest.fixture
@@ -167,7 +156,7 @@ class TestOpening:
         "settings", [{"timeout": 0}, {"timeout": -1.0}, {"timeout": float("inf")}, {"connections": 0}]
     )
     def test_nothing_can_be_done_in_no_time_or_with_no_connection(self, settings):
-        with pytest.raises(UsageError, match="give some"):
+        with pytest.raises(UsageError, match="timeout must be above 0"):
             PostgresStore("postgresql://host/db", **settings)
 
     def test_a_missing_driver_is_named_with_its_extra(self):

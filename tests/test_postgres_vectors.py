@@ -1,5 +1,4 @@
 import threading
-import time
 from contextlib import closing
 
 import pytest
@@ -9,46 +8,28 @@ from searching import (
     Counting,
     Turned,
     ask,
-    database_without_vectors,
     fill,
     kept,
     require_pgvector,
     search,
     texts,
 )
-from storing import ALICE, BOB, opening
+from storing import ALICE, BOB, until
 
-from memtrace.errors import AdapterError
+from memtrace.errors import AdapterError, UsageError
 from memtrace.model import Level, Record, Scope
 from memtrace.reference import stored_search
 from memtrace.reference.embedding import HashEmbedder
 from memtrace.reference.indexed_search import IndexedSearch
 from memtrace.reference.memory import Memory
 from memtrace.reference.search import FactSearch
-from memtrace.stores import postgres_vectors
 from memtrace.stores.conformance.crowd import in_children, in_threads
 from memtrace.stores.postgres import PostgresStore
-from memtrace.stores.postgres_scope import place
-
-FAR = time.monotonic() + 3600
 
 
-@pytest.fixture
-def opened(postgres_url):
-    require_pgvector(postgres_url)
-    with opening(PostgresStore, postgres_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def store(opened):
-    return opened()
-
-
-@pytest.fixture
-def database(postgres_server):
-    with database_without_vectors(postgres_server) as url:
-        yield url
+@pytest.fixture(autouse=True)
+def pgvector(postgres_server):
+    require_pgvector(postgres_server.url)
 
 
 class TestAnswers:
@@ -58,7 +39,7 @@ class TestAnswers:
     def test_a_search_finds_what_the_index_in_the_process_finds(self, store, query):
         fill(store)
         fill(store, ["bob's saxophone"], BOB)
-        wanted = IndexedSearch(store, HashEmbedder(64)).search(ALICE, query, None, str)
+        wanted = IndexedSearch(store, HashEmbedder(64)).search(ALICE, query, limit=None, outgoing=str)
         found = search(store, query)
         assert {m.record: pytest.approx(m.score, abs=1e-5) for m in wanted} == {m.record: m.score for m in found}
         assert [m.score for m in found] == pytest.approx([m.score for m in wanted], abs=1e-5)
@@ -76,6 +57,14 @@ class TestAnswers:
         fill(store)
         assert len(search(store, "green", limit)) == count
 
+    @pytest.mark.parametrize("has_vectors", [True, False], ids=["in the store", "in an index"])
+    def test_a_negative_number_is_refused(self, store, monkeypatch, has_vectors):
+        if not has_vectors:
+            monkeypatch.setattr(store, "vectors", lambda: None)
+        fill(store)
+        with pytest.raises(UsageError, match="limit=-1"):
+            search(store, "green", -1)
+
     def test_a_blank_query_and_a_scope_without_facts_find_nothing(self, store):
         fill(store)
         assert search(store, " ") == search(store, "green", scope=BOB) == search(store, "green", scope=Scope(
@@ -84,7 +73,8 @@ class TestAnswers:
     def test_what_the_embedder_gets_is_redacted_and_what_is_found_is_not(self, store):
         fill(store, ["calls from 555"])
         embedder = Counting()
-        found = FactSearch(store, embedder).search(ALICE, "who calls from 555?", 1, lambda text: text.replace("5", "*"))
+        mine = FactSearch(store, embedder)
+        found = mine.search(ALICE, "who calls from 555?", limit=1, outgoing=lambda text: text.replace("5", "*"))
         assert texts(found) == ["calls from 555"]
         assert not any("5" in text for text in embedder.seen)
 
@@ -95,30 +85,35 @@ class TestAnswers:
         assert [record.text for record in memory.retrieve("saxophone", limit=1)] == [FACTS[0]]
         assert len(kept(postgres_url)) == 4
 
-    @pytest.mark.parametrize("known", ["nothing", "how many facts there are"])
-    def test_a_search_reads_its_scopes_vectors_alone_whatever_the_planner_knows(self, store, postgres_url, known):
-        fill(store)
-        search(store, "green")
+    @pytest.mark.parametrize("known", ["nothing", "how many facts there were"])
+    def test_a_search_reads_its_scopes_vectors_alone_whatever_the_planner_knows(self, opened, postgres_url, known):
+        named = f"{postgres_url}{'&' if '?' in postgres_url else '?'}application_name=searching"
+        with closing(opened(named)) as first:
+            fill(first)
+            search(first, "green")
         if known != "nothing":
             columns = "scope, scope_id, project_id, scope_sha256, confidence, source, source_trace_id, source_span_id"
             ask(
                 postgres_url,
                 f"INSERT INTO learned_memory ({columns}, created_at, fact, fact_sha256)"
-                f" SELECT {columns}, created_at, n::text, int4send(n)"
+                f" SELECT {columns}, created_at, 'more', int4send(n)"
                 " FROM learned_memory, generate_series(1, 5000) AS n WHERE id = 1",
             )
             ask(postgres_url, "ANALYZE learned_memory")
-        names = {"vector": "text", "embedder": "integer", "here": "bytea", "limit": "bigint"}
-        query = store.vectors()._here(postgres_vectors._NEAREST)
-        for number, name in enumerate(names, 1):
-            query = query.replace(f"%({name})s", f"${number}")
-        values = f"'{[1] * 64}', 1, '\\x{place(ALICE).hex()}', 3"
-        with store._connections.lend(FAR) as connection:
-            connection.execute(f"PREPARE searching ({', '.join(names.values())}) AS {query}")
-            plan = [line for (line,) in connection.execute(f"EXPLAIN EXECUTE searching ({values})")]
-            connection.execute("DEALLOCATE searching")
-        assert any("learned_memory_vectors_pkey" in line for line in plan), plan
-        assert not any("Seq Scan on learned_memory_vectors" in line for line in plan), plan
+            ask(postgres_url, "DELETE FROM learned_memory WHERE fact = 'more'")
+        before = scans_of_vectors(postgres_url)
+        with closing(opened(named)) as second:
+            search(second, "green", 3)
+        after = scans_of_vectors(postgres_url)
+        assert after == {"whole": before["whole"], "by key": before["by key"] + len(FACTS)}
+
+
+def scans_of_vectors(url):
+    """How often the table was read, once the sessions that read it have ended and told."""
+    until(lambda: not ask(url, "SELECT FROM pg_stat_activity WHERE application_name = 'searching'"))
+    table = "'learned_memory_vectors'::regclass"
+    [(whole, by_key)] = ask(url, f"SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relid = {table}")
+    return {"whole": whole, "by key": by_key}
 
 
 class TestProcesses:
@@ -147,13 +142,13 @@ class TestProcesses:
         fill(store)
         embedder = Counting()
         mine = FactSearch(store, embedder)
-        mine.search(ALICE, "green", None, str)
+        mine.search(ALICE, "green", limit=None, outgoing=str)
         embedder.seen.clear()
         store.add(Record(ALICE, "paints green doors"))
-        assert "paints green doors" in texts(mine.search(ALICE, "green", 3, str))
+        assert "paints green doors" in texts(mine.search(ALICE, "green", limit=3, outgoing=str))
         assert embedder.facts == ["paints green doors"]
         embedder.seen.clear()
-        mine.search(ALICE, "green", None, str)
+        mine.search(ALICE, "green", limit=None, outgoing=str)
         assert embedder.seen == ["green"]
 
     def test_an_embedder_that_fails_half_way_goes_on_from_there(self, store, monkeypatch):
@@ -285,9 +280,9 @@ class TestEmbedders:
         fill(store)
         sizes = [64]
         mine = FactSearch(store, lambda texts: HashEmbedder(sizes[0])(texts))
-        assert texts(mine.search(ALICE, "saxophone", 1, str)) == [FACTS[0]]
+        assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
         sizes[0] = 32
-        assert texts(mine.search(ALICE, "saxophone", 1, str)) == [FACTS[0]]
+        assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
 
     def test_a_model_that_does_not_repeat_itself_exactly_is_the_same(self, store):
         fill(store)

@@ -2,34 +2,20 @@ import logging
 from contextlib import closing
 
 import pytest
-from searching import FACTS, ask, database_without_vectors, fill, kept, require_pgvector, search, texts
-from storing import ALICE, PATIENCE, opening
+from searching import FACTS, ask, fill, kept, require_pgvector, search, texts
+from storing import ALICE, PATIENCE
 
 from memtrace.errors import StoreError
 from memtrace.harness.faults import FaultProxy
 from memtrace.reference.embedding import HashEmbedder
 from memtrace.reference.search import FactSearch
-from memtrace.stores import SqliteStore, postgres_vectors
+from memtrace.stores import SqliteStore, postgres_pgvector
 from memtrace.stores.postgres import PostgresStore
-from memtrace.stores.vectors import KeepsVectors
 
 
-@pytest.fixture
-def opened(postgres_url):
-    require_pgvector(postgres_url)
-    with opening(PostgresStore, postgres_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def store(opened):
-    return opened()
-
-
-@pytest.fixture
-def database(postgres_server):
-    with database_without_vectors(postgres_server) as url:
-        yield url
+@pytest.fixture(autouse=True)
+def pgvector(postgres_server):
+    require_pgvector(postgres_server.url)
 
 
 @pytest.fixture
@@ -50,9 +36,9 @@ class TestWithoutPgvector:
             fill(store)
             assert store.vectors() is None
             mine = FactSearch(store, HashEmbedder(64))
-            assert texts(mine.search(ALICE, "saxophone", 1, str)) == [FACTS[0]]
+            assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
             store.delete(ALICE, store.newest(ALICE)[-1].id)
-            assert FACTS[0] not in texts(mine.search(ALICE, "saxophone", 1, str))
+            assert FACTS[0] not in texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str))
         [line] = [record for record in caplog.records if "keeps no vectors" in record.message]
         assert line.levelno == logging.INFO
         assert reason in line.message
@@ -61,11 +47,11 @@ class TestWithoutPgvector:
         self.assert_falls_back(as_guest, caplog, "permission denied to create extension")
 
     def test_a_server_that_does_not_have_it(self, database, caplog, monkeypatch):
-        monkeypatch.setattr(postgres_vectors, "_AVAILABLE", "SELECT 1 FROM pg_available_extensions WHERE name = 'none'")
+        monkeypatch.setattr(postgres_pgvector, "_AVAILABLE", "SELECT true WHERE false")
         self.assert_falls_back(database, caplog, "has no extension vector")
 
     def test_a_server_that_lists_it_and_refuses_it(self, database, caplog, monkeypatch):
-        monkeypatch.setattr(postgres_vectors, "_SHARED", "SELECT nspname FROM pg_namespace WHERE nspname = 'public'")
+        monkeypatch.setattr(postgres_pgvector, "_SHARED", "SELECT nspname FROM pg_namespace WHERE nspname = 'public'")
         ask(database, """
             CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$
                 BEGIN RAISE 'extension "vector" is not allow-listed' USING ERRCODE = 'feature_not_supported'; END $$;
@@ -110,7 +96,7 @@ class TestWithoutPgvector:
 
     def test_other_stores_have_no_place_for_vectors(self, tmp_path):
         with closing(SqliteStore(tmp_path / "facts.db")) as store:
-            assert not isinstance(store, KeepsVectors)
+            assert store.vectors() is None
             fill(store)
             assert texts(search(store, "saxophone", 1)) == [FACTS[0]]
 
@@ -125,25 +111,25 @@ class TestFailures:
             fill(store)
             mine = FactSearch(store, HashEmbedder(64))
             if known:
-                mine.search(ALICE, "green", None, str)
+                mine.search(ALICE, "green", limit=None, outgoing=str)
             proxy.refuse()
             with pytest.raises(StoreError, match="cannot be reached"):
-                mine.search(ALICE, "green", None, str)
+                mine.search(ALICE, "green", limit=None, outgoing=str)
             proxy.black_hole()
             with pytest.raises(StoreError, match="did not answer in time"):
-                mine.search(ALICE, "green", None, str)
+                mine.search(ALICE, "green", limit=None, outgoing=str)
             proxy.pass_through()
-            assert texts(mine.search(ALICE, "saxophone", 1, str)) == [FACTS[0]]
+            assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
 
     def test_tables_that_are_lost_are_made_again(self, store, postgres_url):
         fill(store)
         mine = FactSearch(store, HashEmbedder(64))
-        mine.search(ALICE, "green", None, str)
+        mine.search(ALICE, "green", limit=None, outgoing=str)
         ask(postgres_url, "DROP TABLE learned_memory_vectors, learned_memory_embedders")
         with pytest.raises(StoreError, match="has lost"):
-            mine.search(ALICE, "green", None, str)
+            mine.search(ALICE, "green", limit=None, outgoing=str)
         store.close()
-        assert texts(mine.search(ALICE, "saxophone", 1, str)) == [FACTS[0]]
+        assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
 
     def test_another_applications_table_is_left_alone(self, store, postgres_url):
         ask(postgres_url, "CREATE TABLE learned_memory_vectors (vector text)")

@@ -224,6 +224,16 @@ def test_nothing_is_left_of_a_suite(play: Open) -> None:
     assert nursery is None or nursery._process.returncode == 0
 
 
+def test_the_interpreter_that_was_started_ahead_serves_the_next_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    with make_suite(TINY) as suite:
+        with suite.stage("a script") as stage:
+            stage.process()
+        ahead = suite._interpreters._ahead
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", "test_next.py::test_next (call)")
+        with suite.stage("the next") as stage:
+            assert stage.process().host._interpreter is ahead
+
+
 @pytest.mark.parametrize(
     "value",
     [

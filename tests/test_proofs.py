@@ -15,7 +15,7 @@ from memtrace.harness.session import make_suite
 from memtrace.harness.system import ModelRequest
 from memtrace.model import Verdict
 from proofs.__main__ import PROOFS, main
-from proofs.act import Act, play
+from proofs.act import Act, run
 
 TINY = "memtrace.broken.tiny:TinyMemory"
 ACTS = [
@@ -29,18 +29,18 @@ ACTS = [
 @pytest.mark.parametrize("act", ACTS)
 def test_every_act_holds_on_the_reference_and_fails_on_the_memory_that_breaks_it(act: Act) -> None:
     with make_suite("reference") as suite:
-        played = play(act, suite)
-    assert {finding.verdict for finding in played.findings} == {Verdict.HELD}
-    assert played.counter is not None
-    assert played.counter.verdict is Verdict.VIOLATED
-    assert played.verdict is Verdict.HELD
-    assert act.show(played.history)
+        result = run(act, suite)
+    assert {finding.verdict for finding in result.findings} == {Verdict.HELD}
+    assert result.counter is not None
+    assert result.counter.verdict is Verdict.VIOLATED
+    assert result.verdict is Verdict.HELD
+    assert act.show(result.history)
 
 
 def test_a_claim_that_cannot_fail_is_undecided() -> None:
     act = replace(PROOFS[0].acts[0], against=TINY)
     with make_suite(TINY) as suite:
-        assert play(act, suite).verdict is Verdict.INCONCLUSIVE
+        assert run(act, suite).verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_violation_is_shown_with_its_evidence_and_exit_1(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from memtrace.harness.faults import FaultProxy  # noqa: E402
 from memtrace.harness.services import redis as services  # noqa: E402
 from memtrace.harness.services.server import NotHere  # noqa: E402
 from memtrace.model import Level, Record, Scope  # noqa: E402
-from memtrace.stores import open_store, redis_pool, redis_rows, redis_server  # noqa: E402
+from memtrace.stores import open_store, redis_fast, redis_rows, redis_server  # noqa: E402
 from memtrace.stores.conformance import FactStoreContract  # noqa: E402
 from memtrace.stores.conformance.crowd import in_children, in_threads  # noqa: E402
 from memtrace.stores.redis import RedisStore  # noqa: E402
@@ -26,11 +26,6 @@ from memtrace.stores.redis import RedisStore  # noqa: E402
 def opened(redis_url):
     with opening(RedisStore, redis_url) as opened:
         yield opened
-
-
-@pytest.fixture
-def store(opened):
-    return opened()
 
 
 @pytest.fixture
@@ -98,7 +93,7 @@ class TestOpening:
 
     @pytest.mark.parametrize("timeout", [0, -1, float("nan"), 1e9])
     def test_a_timeout_is_some_time(self, redis_url, timeout):
-        with pytest.raises(UsageError, match="give some of each, and at most a day"):
+        with pytest.raises(UsageError, match="timeout must be above 0 and at most 86,400 seconds"):
             RedisStore(redis_url, timeout=timeout)
 
     def test_a_wrong_password_is_told_and_not_shown(self, redis_to_harm, master):
@@ -149,7 +144,7 @@ def _without_the_driver(_):
     for name in [name for name in sys.modules if name.startswith("memtrace.stores.redis")]:
         del sys.modules[name]
     sys.modules["redis"] = None
-    with pytest.raises(UsageError, match=r"needs redis-py: pip install 'memtrace-otel\[redis\]'"):
+    with pytest.raises(UsageError, match=r"needs redis-py with hiredis: pip install 'memtrace-otel\[redis\]'"):
         open_store("redis://127.0.0.1/0")
 
 
@@ -243,7 +238,7 @@ class TestWriting:
 
     def test_a_thread_that_gets_no_connection_is_told(self, opened):
         store = opened(connections=1, timeout=PATIENCE)
-        with store._client.lent(PATIENCE), pytest.raises(StoreError, match="is busy with all connections"):
+        with store._client.lease(PATIENCE), pytest.raises(StoreError, match="is busy with all connections"):
             store.newest(ALICE)
         assert store.newest(ALICE) == []
 
@@ -261,13 +256,13 @@ class TestWriting:
             patch.setattr(store._client.server, "parse_response", _interrupt)
             with pytest.raises(KeyboardInterrupt):
                 store.newest(BOB)
-        monkeypatch.setattr(redis_pool, "_has_ended", lambda _: False)  # it may come later than the next is asked
+        monkeypatch.setattr(redis_fast, "_has_ended", lambda _: False)  # it may come later than the next is asked
         assert store.newest(ALICE) == [added]
 
     def test_a_fork_while_other_threads_connect_and_read_works(self, opened):
         store = opened(connections=1)
         store.add(Record(ALICE, "likes tea"))
-        with store._client._making, store._client.lent(PATIENCE):
+        with store._client._making, store._client.lease(PATIENCE):
             assert in_children(1, lambda _: store.newest(ALICE)) == [0]
 
 

@@ -54,7 +54,7 @@ class Redis:
         for numbered in _batches(records(1, count, size)):
             _put(client, numbered)
         client.set(f"{PREFIX}ids", count)
-        rows = keys_of(SCOPE)[0]
+        rows = keys_of(SCOPE).active
         return check(Filled(store, lambda: client.zrevrange(rows, 0, NEWEST - 1)), count, size)
 
     def peer(self, count: int, size: int) -> Any:
@@ -82,13 +82,13 @@ def _batches(each: Iterator[Record]) -> Iterator[Sequence[tuple[int, Record]]]:
 
 def _put(client: Any, numbered: Sequence[tuple[int, Record]]) -> None:
     """What `RedisStore.add` writes of each."""
-    active, sources, texts, marks, *_ = keys_of(SCOPE)
+    keys = keys_of(SCOPE)
     rows = [(id_bytes(number), new_row(record, number, record.created_at)) for number, record in numbered]
     pipeline = client.pipeline(transaction=False)
-    pipeline.hset(texts, mapping={row.mark[40:]: number for number, row in rows})
-    pipeline.zadd(active, {row.data: 0 for _number, row in rows})
-    pipeline.zadd(sources, {row.mark[8:40] + row.data[:16]: 0 for _number, row in rows})
-    pipeline.hset(marks, mapping={number: row.mark for number, row in rows})
+    pipeline.hset(keys.texts, mapping={row.text_digest: number for number, row in rows})
+    pipeline.zadd(keys.active, {row.data: 0 for _number, row in rows})
+    pipeline.zadd(keys.sources, {row.source + row.place: 0 for _number, row in rows})
+    pipeline.hset(keys.marks, mapping={number: row.mark for number, row in rows})
     pipeline.execute()
 
 

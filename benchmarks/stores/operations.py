@@ -36,7 +36,7 @@ def ours(backend: str, store: FactStore, count: int, size: int) -> Iterator[Subj
     def forget(record: Record) -> int:
         return store.delete(SCOPE, record.id)
 
-    yield Subject(series["search"], lambda _: search.search(SCOPE, _QUERY, _FOUND, str))
+    yield Subject(series["search"], lambda _: search.search(SCOPE, _QUERY, limit=_FOUND, outgoing=str))
     yield Subject(series["add"], store.add, before=new, after=forget)
     yield Subject(
         series["update"],

@@ -9,7 +9,7 @@ from dataclasses import replace
 from opentelemetry.trace import Span
 
 from memtrace.broken import broken, lawful
-from memtrace.broken.tiny import Key, Row, TinyMemory, _fact
+from memtrace.broken.tiny import Key, Row, TinyMemory
 from memtrace.broken.tiny_listed import TinyListed
 from memtrace.broken.tiny_sqlite import TinySqlite
 from memtrace.model import Caller, Fact
@@ -50,7 +50,7 @@ class SortsThemAll(TinyListed):
         if superseded:
             return super().facts(caller, limit, superseded=superseded)
         rows = [row for row in self.listed.get(self.own(caller), []) if not row.superseded_by]
-        return sorted(map(_fact, rows), key=lambda fact: int(fact.id), reverse=True)[:limit]
+        return sorted(map(Row.as_fact, rows), key=lambda fact: int(fact.id), reverse=True)[:limit]
 
 
 @broken("backends.outage-is-bounded")

@@ -6,11 +6,14 @@ import json
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from memtrace.broken import broken, lawful
 from memtrace.broken.tiny import Key, Row, TinyMemory
 from memtrace.model import Caller
+
+_OF_NO_FACT: Final = "0"
+"""The id given for a fact that is marked and was never stored."""
 
 
 class _Marks(TinyMemory):
@@ -21,11 +24,11 @@ class _Marks(TinyMemory):
         return self.env.dir / f"{sha256(json.dumps([key, text]).encode()).hexdigest()}.mark"
 
     def known(self, key: Key, text: str) -> str | None:
-        """The id of a fact whose file is there; none for one that was superseded."""
+        """The id of a fact whose file is there, stored or not; none for one that was superseded."""
         rows = [row for row in self.rows() if row.key == key and row.text == text]
         if not self.mark(key, text).exists() or any(row.superseded_by for row in rows):
             return None
-        return rows[0].id if rows else "0"
+        return rows[0].id if rows else _OF_NO_FACT
 
     def change(self, how: Any) -> None:
         """A fact that is gone is known no more."""

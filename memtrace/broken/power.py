@@ -73,9 +73,9 @@ def judged(exhibit: Exhibit) -> Result:
     violated: Counter[str] = Counter()
     undecided: Counter[str] = Counter()
     tests = [test for test in boundary_tests() if test.boundaries & boundaries]
-    with make_suite(exhibit.name) as suite:
+    timed = any(RULES[rule].timed for rule in (exhibit.breaks, *exhibit.rules) if rule)
+    with make_suite(exhibit.name, timed=timed) as suite:
         suite.probe()
-        suite.timed = any(RULES[rule].timed for rule in (exhibit.breaks, *exhibit.rules) if rule)
         for test in tests:
             for finding in (entry.finding for entry in play(suite, test)):
                 violated[finding.rule] += finding.verdict is Verdict.VIOLATED

@@ -53,6 +53,13 @@ class Row:
     superseded_by: str = ""
     trace: str = ""
 
+    def as_fact(self) -> Fact:
+        """As a reader is shown it."""
+        owner, superseded = self.key[-1], bool(self.superseded_by)
+        return Fact(
+            self.id, self.text, self.source, self.confidence, superseded, source_trace_id=self.trace, owner=owner
+        )
+
 
 @dataclass(slots=True)
 class Paused:
@@ -384,12 +391,12 @@ class TinyMemory:
         """List a user's facts, newest first."""
         key = self.own(caller)
         rows = [row for row in reversed(self.rows()) if row.key == key] if superseded else self.rows_of(key)
-        return [_fact(row) for row in rows[:limit]]
+        return [row.as_fact() for row in rows[:limit]]
 
     def get(self, caller: Caller, record: str) -> Fact | None:
         """One record of this user's."""
         key = self.own(caller)
-        return next((_fact(row) for row in self.rows() if row.id == record and row.key == key), None)
+        return next((row.as_fact() for row in self.rows() if row.id == record and row.key == key), None)
 
     def search(self, caller: Caller, query: str) -> list[str]:
         """A user's facts, most like the query first."""
@@ -479,11 +486,6 @@ def tool_result(call: ToolCall, text: str) -> dict[str, Any]:
 
 def query_of(call: ToolCall) -> str:
     return str(json.loads(call.arguments).get("query", ""))
-
-
-def _fact(row: Row) -> Fact:
-    owner, superseded = row.key[-1], bool(row.superseded_by)
-    return Fact(row.id, row.text, row.source, row.confidence, superseded, source_trace_id=row.trace, owner=owner)
 
 
 def _dot(one: list[float], other: list[float]) -> float:

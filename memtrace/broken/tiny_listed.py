@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, ClassVar
 
-from memtrace.broken.tiny import Key, Row, TinyMemory, _fact
+from memtrace.broken.tiny import Key, Row, TinyMemory
 from memtrace.model import Caller, Fact
 
 
@@ -47,4 +47,4 @@ class TinyListed(TinyMemory):
         if limit is None or superseded:
             return super().facts(caller, limit, superseded=superseded)
         active = (row for row in reversed(self.listed.get(self.own(caller), [])) if not row.superseded_by)
-        return [_fact(row) for row in itertools.islice(active, limit)]
+        return [row.as_fact() for row in itertools.islice(active, limit)]

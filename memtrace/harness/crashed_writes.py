@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from memtrace.harness.events import FactsRead, FactWritten, ProcessEnded
 from memtrace.harness.facts_seen import listings
-from memtrace.harness.history import Call, History
-
-_NEVER = 1 << 60
+from memtrace.harness.history import NEVER, Call, History
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Stretch:
     """A write of a caller's, and how things were from then until their next one: what listings and prompts showed."""
 
     write: FactWritten
-    listed: list[FactsRead] = field(default_factory=list)
-    prompts: list[Call] = field(default_factory=list)
+    listed: tuple[FactsRead, ...]
+    prompts: tuple[Call, ...]
+
+    @property
+    def first_listing(self) -> FactsRead | None:
+        """What was there right after the write."""
+        return next(iter(self.listed), None)
+
+    @property
+    def last_listing(self) -> FactsRead | None:
+        """What was there right before the next one."""
+        return next(reversed(self.listed), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +67,37 @@ def crashed_writes(history: History) -> Iterator[Crashed]:
     killed = {event.process for event in history.of(ProcessEnded) if event.how == "kill"}
     for write in history.of(FactWritten):
         if write.op in ("add", "update") and write.scope == "user" and write.error and write.process in killed:
-            stretches = stretches_of(history, write)
-            number = next(n for n, stretch in enumerate(stretches) if stretch.write is write)
-            crashed = _crashed(write, stretches[number - 1] if number else None, stretches[number:])
+            earlier, later = around(history, write)
+            crashed = _crashed(write, earlier, later)
             if crashed is not None:
                 yield crashed
 
 
-def stretches_of(history: History, write: FactWritten) -> list[Stretch]:
-    """All writes of the caller of one."""
+def around(history: History, write: FactWritten) -> tuple[Stretch | None, list[Stretch]]:
+    """The stretch that a write ended, if its caller had written before; and the one it began, with all later ones."""
+    stretches = _stretches_of(history, write)
+    number = next(n for n, stretch in enumerate(stretches) if stretch.write is write)
+    return stretches[number - 1] if number else None, stretches[number:]
+
+
+def _stretches_of(history: History, write: FactWritten) -> list[Stretch]:
+    """Every write of this write's caller, in order, each with the reads and prompts until the next."""
     caller = write.caller
-    found = [Stretch(event) for event in history.of(FactWritten) if history.same(event.caller, caller)]
-    ends = [*(stretch.write.at for stretch in found[1:]), _NEVER]
+    writes = [event for event in history.of(FactWritten) if history.same(event.caller, caller)]
     reads = [read for read in listings(history) if history.same(read.caller, caller) and not read.superseded]
-    turns = [turn for turn in history.turns.values() if turn.ok and history.same(turn.caller, caller)]
-    for stretch, end in zip(found, ends, strict=True):
-        stretch.listed = [read for read in reads if stretch.write.at < read.at < end]
-        stretch.prompts = [
-            turn.answers[0] for turn in turns if turn.answers and stretch.write.at < turn.started < turn.ended < end
-        ]
-    return found
+    turns = [turn for turn in history.turns.values() if turn.ok and history.same(turn.caller, caller) and turn.answers]
+    return [
+        Stretch(
+            one,
+            tuple(read for read in reads if one.at < read.at < end),
+            tuple(turn.answers[0] for turn in turns if one.at < turn.started < turn.ended < end),
+        )
+        for one, end in zip(writes, [*(event.at for event in writes[1:]), NEVER], strict=True)
+    ]
 
 
 def _crashed(write: FactWritten, earlier: Stretch | None, later: list[Stretch]) -> Crashed | None:
-    before = earlier.listed[-1] if earlier is not None and earlier.listed else None
+    before = earlier.last_listing if earlier is not None else None
     if before is None:
         return None
     replaced = next((fact.text for fact in before.facts if fact.id == write.record), "") if write.op == "update" else ""

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from memtrace.harness.faults import FaultProxy
+from memtrace.harness.system import SQLITE_URL
 
 if TYPE_CHECKING:
     from memtrace.harness.processes import OtherProcess
     from memtrace.harness.stage import Stage
 
-_SQLITE: Final = "sqlite:///"
 Verb = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """How many moments of a verb a process can die at, and whether they are its requests or its own steps."""
+
+    count: int
+    by_request: bool
 
 
 class Crashes:
@@ -25,19 +34,17 @@ class Crashes:
 
     def __init__(self, proxy: FaultProxy | None) -> None:
         self._proxy = proxy
-        self._by_request = False
 
-    def moments(self, process: OtherProcess, verb: Verb) -> int:
-        """Let a process run a verb to its end; at how many moments of it a process could have died."""
+    def measure(self, process: OtherProcess, verb: Verb) -> Moments:
+        """Let a process run a verb to its end; the moments of it."""
         before = self._requests()
         steps = process.steps_of(verb)
         asked = self._requests() - before
-        self._by_request = asked > 0
-        return asked or steps
+        return Moments(asked or steps, by_request=asked > 0)
 
-    def crash(self, process: OtherProcess, verb: Verb, *, after: int) -> None:
+    def crash(self, process: OtherProcess, verb: Verb, *, moments: Moments, after: int) -> None:
         """Run a verb and end the process by SIGKILL after so many of its moments, or where it takes fewer after it."""
-        if self._proxy is None or not self._by_request:
+        if self._proxy is None or not moments.by_request:
             process.kill_during(verb, last_step=after)
             return
         self._proxy.cut_after(after, process.kill)
@@ -57,24 +64,8 @@ def crashing(stage: Stage) -> Iterator[Crashes]:
     url = stage.environment().store_url
     with ExitStack() as stack:
         proxy = None
-        if not url.startswith(_SQLITE):
+        if not url.startswith(SQLITE_URL):
             proxy = stack.enter_context(FaultProxy(url))
             stage.reopen_at(proxy.url(url))
             stack.callback(stage.reopen_at, url)
         yield Crashes(proxy)
-
-
-def closing_in(moments: int, left_the_new: Callable[[int], bool]) -> None:
-    """Try the last moment of a write, and then those on both sides of the one from which on it left the new state.
-
-    Between the two that are neighbours in the end, nothing is left out: what is neither old nor new lies there.
-    """
-    old, new = 0, moments
-    if moments and not left_the_new(moments):
-        old = moments
-    while new - old > 1:
-        middle = (old + new) // 2
-        if left_the_new(middle):
-            new = middle
-        else:
-            old = middle

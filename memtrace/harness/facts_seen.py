@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from memtrace.harness.events import FactsRead, FactWritten, Opened
 from memtrace.harness.findings import Judgement, accuse, shown, violated
-from memtrace.harness.history import Call, History, canaries_in, excerpt
+from memtrace.harness.history import NEVER, Call, History, canaries_in, excerpt
 from memtrace.model import Author, Evidence, Fact
 
 READS = ("facts", "get", "search")
@@ -75,7 +75,7 @@ def learned(history: History) -> bool:
 def first_offline(history: History) -> int:
     """When something was first learned offline; far in the future where nothing was."""
     runs = (event.at for event in history.of(FactWritten) if event.op == "learn_offline")
-    return next(runs, 1 << 60)
+    return next(runs, NEVER)
 
 
 def _blocks_hold_more_than_facts(history: History) -> bool:

@@ -7,10 +7,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
-
-if TYPE_CHECKING:
-    from memtrace.harness.faults import FaultProxy
+from typing import ClassVar, Final, Protocol
 
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
@@ -49,38 +46,56 @@ class Link:
             self.server.close()
 
 
+class Network(Protocol):
+    """What a mode may do to more than one connection."""
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long, or until another mode is chosen."""
+
+    def reset_all(self) -> None:
+        """Reset every connection."""
+
+
 class Mode(Protocol):
-    """What becomes of new connections, and of replies."""
+    """What becomes of new connections, of requests and of replies."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing at all passes until another mode is chosen."""
 
     def admits(self) -> bool:
         """Whether a new connection is let through."""
 
-    def passes(self) -> bool:
-        """Whether the next request is passed on."""
+    def take_request(self) -> bool:
+        """Count a request; ``True`` for one to pass on."""
 
-    async def reply(self, proxy: FaultProxy, link: Link, data: bytes) -> bytes:
+    async def reply(self, network: Network, link: Link, data: bytes) -> bytes:
         """Pass on some of a reply; returns the rest."""
 
 
 class PassThrough:
     """Everything goes where it was sent."""
 
+    holds: ClassVar[bool] = False
+
     def admits(self) -> bool:
         """Always."""
         return True
 
-    def passes(self) -> bool:
+    def take_request(self) -> bool:
         """Always."""
         return True
 
-    async def reply(self, _proxy: FaultProxy, link: Link, data: bytes) -> bytes:
+    async def reply(self, _network: Network, link: Link, data: bytes) -> bytes:
         """All of it."""
         await link.send(data)
         return b""
 
 
 class BlackHole(PassThrough):
-    """Replies never get here: nothing passes while it lasts."""
+    """Nothing passes while it lasts."""
+
+    holds: ClassVar[bool] = True
 
 
 @dataclass(slots=True)
@@ -89,9 +104,9 @@ class Slow(PassThrough):
 
     seconds: float
 
-    async def reply(self, proxy: FaultProxy, link: Link, data: bytes) -> bytes:
+    async def reply(self, network: Network, link: Link, data: bytes) -> bytes:
         """All of it, later."""
-        await proxy.pause(self.seconds)
+        await network.pause(self.seconds)
         await link.send(data)
         return b""
 
@@ -102,10 +117,10 @@ class Drip(PassThrough):
 
     seconds: float
 
-    async def reply(self, proxy: FaultProxy, link: Link, data: bytes) -> bytes:
+    async def reply(self, network: Network, link: Link, data: bytes) -> bytes:
         """One byte of it, and a pause."""
         await link.send(data[:1])
-        await proxy.pause(self.seconds)
+        await network.pause(self.seconds)
         return data[1:]
 
 
@@ -116,7 +131,7 @@ class ResetMidReply(PassThrough):
     after: int
     passed: dict[Link, int] = field(default_factory=dict)
 
-    async def reply(self, _proxy: FaultProxy, link: Link, data: bytes) -> bytes:
+    async def reply(self, _network: Network, link: Link, data: bytes) -> bytes:
         """As much as may still pass."""
         left = self.after - self.passed.get(link, 0)
         self.passed[link] = self.after - left + len(data)
@@ -134,7 +149,7 @@ class CutAfter(PassThrough):
     then: Callable[[], None]
     cut: bool = False
 
-    def passes(self) -> bool:
+    def take_request(self) -> bool:
         """Until none is left."""
         if self.left == 0:
             self._cut()
@@ -142,10 +157,10 @@ class CutAfter(PassThrough):
         self.left -= 1
         return True
 
-    async def reply(self, proxy: FaultProxy, link: Link, data: bytes) -> bytes:
+    async def reply(self, network: Network, link: Link, data: bytes) -> bytes:
         """None to the last request."""
         if self.left:
-            return await PassThrough.reply(self, proxy, link, data)
+            return await PassThrough.reply(self, network, link, data)
         self._cut()
         return b""
 
@@ -173,10 +188,10 @@ class Flap(PassThrough):
             self.replies = self.refused = 0
         return False
 
-    async def reply(self, proxy: FaultProxy, link: Link, data: bytes) -> bytes:
+    async def reply(self, network: Network, link: Link, data: bytes) -> bytes:
         """All of it, and down with everything where that was the last."""
         await link.send(data)
         self.replies += 1
         if self.replies >= self.up:
-            proxy.reset_all()
+            network.reset_all()
         return b""

@@ -127,8 +127,6 @@ class FaultProxy:
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    # In the loop
-
     async def _set(self, mode: Mode, *, forget: bool = False) -> None:
         for link in self._links if forget else ():
             link.forget()
@@ -154,7 +152,7 @@ class FaultProxy:
         self.reset_all()
 
     def reset_all(self) -> None:
-        """Reset every connection; to be called by what becomes of replies."""
+        """See `Network`."""
         for link in list(self._links):
             link.reset()
 
@@ -201,7 +199,7 @@ class FaultProxy:
     async def _pass_requests(self, link: Link, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(_CHUNK):
             await self._while_cut()
-            if link.server is not None and not link.forgotten and self._mode.passes():
+            if link.server is not None and not link.forgotten and self._mode.take_request():
                 self.requests += 1
                 link.server.write(data)
                 await link.server.drain()
@@ -216,11 +214,11 @@ class FaultProxy:
             link.close()
 
     async def _while_cut(self) -> None:
-        while isinstance(self._mode, BlackHole):
+        while self._mode.holds:
             await self._changed.wait()
 
     async def pause(self, seconds: float) -> None:
-        """Wait so long, or until the proxy is told to do something else."""
+        """See `Network`."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 

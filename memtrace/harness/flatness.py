@@ -54,11 +54,15 @@ def _in_turn(turn: int) -> tuple[int, ...]:
 
 
 def _read(stage: Stage, caller: Caller, limit: int) -> Performed:
-    return answer_of(stage.host.submit("facts", (caller,), options={"limit": limit}), _WITHIN)
+    """A call that returned: how long a failure takes says nothing."""
+    done = answer_of(stage.host.submit("facts", (caller,), options={"limit": limit}), _WITHIN)
+    if done.error:
+        raise AdapterError(f"the newest {limit:,} could not be read: {done.error}")
+    return done
 
 
 def _listed(stage: Stage, caller: Caller, limit: int) -> tuple[Fact, ...]:
-    return as_facts(_read(stage, caller, limit).value or ())
+    return as_facts(_read(stage, caller, limit).value)
 
 
 def _timed_read(stage: Stage, caller: Caller) -> float:

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -43,6 +43,8 @@ from memtrace.model import Author, Caller, Outcome, Prompt, ToolCall
 CANARY = re.compile(r"zq[a-z]{4}x[a-z]{7}")
 """A planted word: ``zq``, four letters of the run, ``x``, seven of its own. Matched caseless."""
 
+NEVER: Final = 1 << 60
+"""After every event: where what has no end yet ends."""
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(AnyEvent)
 
@@ -63,7 +65,7 @@ class Turn:
     of: str
     started: int
     process: str
-    ended: int = 1 << 60
+    ended: int = NEVER
     outcome: Outcome | None = None
     expected: tuple[str, ...] = ()
     reply: str = ""
@@ -102,7 +104,7 @@ class Call:
     reply: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     status: int = 0
-    replied_at: int = 1 << 60
+    replied_at: int = NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class History:
         """Whether the system claims all of these."""
         return self.opened is not None and set(capabilities).issubset(self.opened.capabilities)
 
-    def opening(self, at: int = 1 << 60) -> Opened | None:
+    def opening(self, at: int = NEVER) -> Opened | None:
         """How the system was last opened before a moment."""
         return next((event for event in reversed(list(self.of(Opened))) if event.at < at), None)
 
@@ -154,7 +156,7 @@ class History:
             return next((event.at for event in self.of(ProcessStarted) if event.process == process), 0)
         return max((event.at for event in self.of(Opened, Closed) if event.at < at), default=0)
 
-    def declared(self, name: str, at: int = 1 << 60) -> Any:
+    def declared(self, name: str, at: int = NEVER) -> Any:
         """A value the system declares, as the latest opening before a moment says, or ``None``."""
         opening = self.opening(at)
         return opening.declares.get(name) if opening else None

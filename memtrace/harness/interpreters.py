@@ -20,6 +20,8 @@ MOST: Final = 100
 """Bytes of a message to the nursery, or from it."""
 _FORKS: Final = sys.platform == "linux"
 """Elsewhere the system's libraries may not survive a fork without a new program."""
+_OF_EACH_TEST: Final = "PYTEST_CURRENT_TEST"
+"""Set anew by pytest for each test: an interpreter that was started ahead would be made for another one."""
 
 
 class Interpreter:
@@ -158,4 +160,5 @@ def _program(module: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 def _surroundings(factory: str) -> dict[str, Any]:
     """What a process is told first, so that it is as one started now; and which factory it will need."""
-    return {"factory": factory, "environ": dict(os.environ), "path": list(sys.path), "cwd": str(Path.cwd())}
+    environ = {name: value for name, value in os.environ.items() if name != _OF_EACH_TEST}
+    return {"factory": factory, "environ": environ, "path": list(sys.path), "cwd": str(Path.cwd())}

@@ -11,18 +11,15 @@ from memtrace.harness.plane_front import Asked
 from memtrace.harness.plane_line import Line
 from memtrace.harness.plane_server import PlaneServer, plane_server
 from memtrace.harness.recorder import Recorder
-from memtrace.harness.services.server import NotHere
 
 
 def make_plane(recorder: Recorder, clock: Callable[[], float]) -> ScriptedPlane:
-    """A plane for one script; the script is not exercised where none can be served."""
-    try:
-        server = plane_server()
-    except NotHere as missing:
-        from memtrace.harness.stage import NotExercised
+    """A plane for one script.
 
-        raise NotExercised(f"no plane can be served here: {missing}") from missing
-    return ScriptedPlane(server, recorder, clock)
+    Raises:
+        NotHere: none can be served here.
+    """
+    return ScriptedPlane(plane_server(), recorder, clock)
 
 
 class ScriptedPlane:

@@ -9,14 +9,13 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from memtrace.harness.events import Curated, PlaneAsked, PlaneFaulty, Printed
-from memtrace.harness.history import Call, History, Turn, canaries_in
+from memtrace.harness.history import NEVER, Call, History, Turn, canaries_in
 
 FACTS_PATH: Final = "/memory/facts"
 _RIGHT: Final = frozenset({"", "twice"})
 _HEALTHY: Final = frozenset({200, 304})
 _ABOUT_IT: Final = re.compile(r"plane|curated|memory/facts", re.IGNORECASE)
 _WARNS: Final = re.compile(r"^(WARNING|ERROR|CRITICAL) ")
-_NEVER: Final = 1 << 60
 _DIRECT: Final = frozenset({"run", "stream"})
 """Ways of a turn whose first prompt is its caller's agent's own, put together as the turn begins."""
 
@@ -27,7 +26,7 @@ class Outage:
 
     fault: str
     start: int
-    end: int = _NEVER
+    end: int = NEVER
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def covers(self, turn: Turn) -> bool:
@@ -48,7 +47,7 @@ class Approved:
 def outages(history: History) -> list[Outage]:
     """The plane's outages, in order."""
     changes = list(history.of(PlaneFaulty))
-    ends = [*(change.at for change in changes[1:]), _NEVER]
+    ends = [*(change.at for change in changes[1:]), NEVER]
     return [
         Outage(change.fault, change.at, end, change.details)
         for change, end in zip(changes, ends, strict=False)
@@ -60,7 +59,7 @@ def approved(history: History) -> list[Approved]:
     """Every approved fact's planted words."""
     retired = {event.record: event.at for event in history.of(Curated) if event.op == "retire"}
     return [
-        Approved(canary, event.agent, event.at, retired.get(event.record, _NEVER))
+        Approved(canary, event.agent, event.at, retired.get(event.record, NEVER))
         for event in history.of(Curated)
         if event.op == "approve"
         for canary in canaries_in(event.text)

@@ -28,6 +28,7 @@ from memtrace.harness.services.server import NotHere
 
 _OF_ONE_CONNECTION: Final = frozenset({"host", "content-length", "connection"})
 _ANSWERS_WITHIN: Final = 60.0
+_PLANE: Final = (sys.executable, "-m", "memtrace.cli", "plane")
 _one_at_a_time = threading.Lock()
 
 
@@ -54,7 +55,9 @@ class PlaneServer:
     def __init__(self) -> None:
         self._directory = KeptDirectory()
         self._store = f"--store={self._directory.path / 'plane.db'}"
-        self._process = KeptProcess(self._directory, self._serve, ready=self._is_ready, end_by=signal.SIGKILL)
+        self._process = KeptProcess(
+            self._directory, self._serve, ready=self._is_ready, end_by=signal.SIGKILL, environ=_this_memtrace()
+        )
         try:
             self._curator, self.reader = self._key("curator"), self._key("reader")
             self._process.start()
@@ -94,22 +97,23 @@ class PlaneServer:
         return json.loads(answer.body)
 
     def _serve(self, port: int) -> list[str]:
-        return [*_command("serve"), self._store, "--port", str(port)]
+        return [*_PLANE, "serve", self._store, "--port", str(port)]
 
     def _is_ready(self, _pid: int, _port: int) -> bool:
         """Whether it has said where it is, which it does once it listens; a port that answers may be another's."""
         return "the plane is at" in (self._directory.path / "log").read_text(errors="replace")
 
     def _key(self, role: str) -> str:
-        made = [*_command("key", "create"), self._store, "--role", role, "--name", f"the scripts' {role}"]
-        done = subprocess.run(made, capture_output=True, text=True, check=False)  # noqa: S603  our own command
+        made = [*_PLANE, "key", "create", self._store, "--role", role, "--name", f"the scripts' {role}"]
+        done = subprocess.run(  # noqa: S603  our own command
+            made, capture_output=True, text=True, check=False, env={**os.environ, **_this_memtrace()}
+        )
         if done.returncode:
             raise NotHere((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
         return done.stdout.strip()
 
 
-def _command(*words: str) -> list[str]:
-    """Words that run this very memtrace, wherever that is run."""
+def _this_memtrace() -> dict[str, str]:
+    """The variable with which a Python runs this very memtrace, wherever that is."""
     home = str(Path(memtrace.__file__).parent.parent)
-    paths = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH", ""))))
-    return ["/usr/bin/env", f"PYTHONPATH={paths}", sys.executable, "-m", "memtrace.cli", "plane", *words]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH", ""))))}

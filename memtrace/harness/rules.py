@@ -1,7 +1,7 @@
 """The rules: what a memory promises, each with its id, kind, statement, needs and source.
 
 A rule's id is stable: it is in the test, the report, the broken memory that breaks it and its page. Sources: ``H`` the
-seed page *How memory works*, ``B`` *Agent Memory Breaks at the Boundaries*, ``L`` the facts-and-rules page, ``S`` the
+page *How memory works*, ``B`` *Agent Memory Breaks at the Boundaries*, ``L`` the facts-and-rules page, ``S`` the
 scoping page, ``R`` public reports.
 """
 

@@ -99,10 +99,9 @@ class Suite:
                 self.factory, self._server, Path(directory), run=self.run, seed=zlib.crc32(name.encode()),
                 store_url=store_url, fresh=self.store.fresh, options=options,
                 factory_name=KNOWN.get(self.memory, self.memory),
-                disposable=self.destructive or self.store.fresh, upstream=self.upstream,
+                disposable=self.destructive or self.store.fresh, timed=self.timed, upstream=self.upstream,
                 interpreters=self._interpreters,
             )  # fmt: skip
-            stage.timed = self.timed
             try:
                 yield stage
             except BaseException:
@@ -225,7 +224,7 @@ class Suite:
 
 def make_suite(
     memory: str, *, store: TestedStore | None = None, stores: str = "", destructive: bool = False,
-    known: Mapping[str, str] | None = None, upstream: Upstream | None = None,
+    timed: bool = False, known: Mapping[str, str] | None = None, upstream: Upstream | None = None,
 ) -> Suite:  # fmt: skip
     """A suite for a system by its name or path; `UsageError` where there is none.
 
@@ -235,7 +234,10 @@ def make_suite(
         raise UsageError(NO_MEMORY)
     run = "".join(secrets.choice(string.ascii_lowercase) for _ in range(4))
     factory, on = load_factory(memory, KNOWN), store or TestedStore()
-    return Suite(memory, factory, run, on, destructive, known=known or {}, stores=stores or on.word, upstream=upstream)
+    return Suite(
+        memory, factory, run, on, destructive=destructive, timed=timed, known=known or {}, stores=stores or on.word,
+        upstream=upstream,
+    )  # fmt: skip
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Final
 from memtrace.harness.conversation import led_to
 from memtrace.harness.events import FactsRead
 from memtrace.harness.findings import Judgement, accuse, shown, told, violated
-from memtrace.harness.history import Call, History, Source, Turn, canaries_in, excerpt
+from memtrace.harness.history import NEVER, Call, History, Source, Turn, canaries_in, excerpt
 from memtrace.harness.system import FORGET_TOOL, REMEMBER_TOOL
 from memtrace.model import Caller, Evidence, Outcome
 
@@ -127,7 +127,7 @@ def unlearned_traffic(history: History, word: str, at: int) -> bool:
     return bool(sources) and all(source.way in TRAFFIC for source in sources) and not handed and not shown
 
 
-def shown_own(history: History, caller: Caller, *, after: int, before: int = 1 << 60) -> bool:
+def shown_own(history: History, caller: Caller, *, after: int, before: int = NEVER) -> bool:
     """Whether a caller was shown, between two moments, what an earlier turn of theirs that ended well had said.
 
     It is the positive control of rules about what must not be kept: memory works at all.

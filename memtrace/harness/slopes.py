@@ -10,9 +10,11 @@ from typing import Final, NamedTuple
 NEWEST: Final = 50
 """The facts of a read that is timed."""
 DURATIONS: Final = "seconds of reading the newest"
+"""The note of how long each read took, for each size."""
 STORED: Final = "facts that are there"
-"""What is noted of each size: the duration of each read, and how many facts a longer listing shows."""
+"""The note of how many facts a longer listing shows, for each size."""
 BEST_OF: Final = 5
+"""The reads of a round, for each size."""
 _NORMAL_95: Final = 1.96
 
 
@@ -24,13 +26,13 @@ class Slope(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        low, middle, high = self.rounded
+        low, middle, high = self.as_text
         return f"{middle} (95 % between {low} and {high})"
 
     @property
-    def rounded(self) -> tuple[str, ...]:
-        """The three numbers as text."""
-        return tuple(f"{round(value, 2) + 0.0:.2f}" for value in self)
+    def as_text(self) -> tuple[str, ...]:
+        """The three numbers with two decimals."""
+        return tuple(f"{round(value, 2) + 0.0:.2f}" for value in self)  # adding 0.0 makes 0.00 of -0.00
 
 
 def slope(durations: Mapping[str, Sequence[float]]) -> Slope:
@@ -39,7 +41,16 @@ def slope(durations: Mapping[str, Sequence[float]]) -> Slope:
     A round is the best of a few durations of each size, which were taken in turn; its slope is that of the line through
     them, both axes logarithmic. What slows the machine down for a while slows all sizes down, and cancels; what slows
     single reads down is not the best of them.
+
+    Args:
+        durations: at least two sizes, each with the same number of durations, a multiple of `BEST_OF`, in seconds
+            above 0.
+
+    Raises:
+        ValueError: they are not so.
     """
+    if not durations or any(not each or len(each) % BEST_OF for each in durations.values()):
+        raise ValueError(f"each size is read {BEST_OF} times or a multiple of that")
     sizes = sorted(durations, key=int)
     scale = [math.log(int(size)) for size in sizes]
     rounds = zip(*(_bests(durations[size]) for size in sizes), strict=True)

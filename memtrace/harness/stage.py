@@ -29,7 +29,8 @@ from memtrace.harness.model_server import ModelServer, Step
 from memtrace.harness.recorder import Recorder, SpanRecorder
 from memtrace.harness.rules import unmet
 from memtrace.harness.scripting import Extract, ScriptedModel
-from memtrace.harness.system import Environment, Factory, ModelRequest
+from memtrace.harness.services.server import NotHere
+from memtrace.harness.system import SQLITE_URL, Environment, Factory, ModelRequest
 from memtrace.harness.upstream import Upstream
 from memtrace.model import Caller, Finding, Unresolved
 
@@ -53,7 +54,7 @@ class Stage(Actor):
         self, factory: Factory, server: ModelServer, directory: Path, *, run: str, seed: int = 0, store_url: str = "",
         fresh: bool = True,
         options: Mapping[str, Any] | None = None, factory_name: str = "", disposable: bool = True,
-        upstream: Upstream | None = None, interpreters: Interpreters | None = None,
+        timed: bool = False, upstream: Upstream | None = None, interpreters: Interpreters | None = None,
     ) -> None:  # fmt: skip
         self.recorder = Recorder()
         self._holds = Holds(self.recorder)
@@ -64,12 +65,12 @@ class Stage(Actor):
         self._disposable = disposable
         self.fresh = fresh
         """Nothing is in the store but this script's own: ids that other scripts use too are nobody's yet."""
-        self.timed = False
+        self.timed = timed
         """Reads may be timed: what else runs on the machine would be measured too."""
         self.directory = directory
         self.server = server
         self.model_url = server.register(self.model)
-        self._store_url = store_url or f"sqlite:///{directory / 'memory.db'}"
+        self._store_url = store_url or f"{SQLITE_URL}{directory / 'memory.db'}"
         self._options = dict(options or {})
         self._random = random.Random(f"{run}/{seed}")  # noqa: S311  names, not secrets
         self._run = run
@@ -212,8 +213,8 @@ class Stage(Actor):
         if not self.disposable:
             raise NotExercised("it could damage the store, which is not the suite's own (--destructive lets it)")
 
-    def takes_time(self) -> None:
-        """End the script here unless it was asked for what is timed."""
+    def require_timed(self) -> None:
+        """Stop here, not exercised, unless it was asked for what is timed."""
         if not self.timed:
             raise NotExercised("it times reads, which is done only with --timed, and by proof 5")
 
@@ -226,11 +227,14 @@ class Stage(Actor):
 
     @property
     def plane(self) -> ScriptedPlane:
-        """The plane of curated facts, of a script whose rules need one."""
+        """The plane of curated facts, of a script whose rules need one; not exercised where none can be served."""
         if self._plane is None:
             from memtrace.harness.plane import make_plane
 
-            self._plane = make_plane(self.recorder, self.callbacks.clock)
+            try:
+                self._plane = make_plane(self.recorder, self.callbacks.clock)
+            except NotHere as missing:
+                raise NotExercised(f"no plane can be served here: {missing}") from missing
         return self._plane
 
     # The script's hand on the world

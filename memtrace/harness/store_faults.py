@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from memtrace.harness.events import StoreFaulty
 from memtrace.harness.faults import FaultProxy
+from memtrace.harness.system import SQLITE_URL
 
 if TYPE_CHECKING:
     from memtrace.harness.stage import Stage
 
 SLOW_SECONDS: Final = 0.4
 """How long a slow server takes for each reply."""
-_SQLITE: Final = "sqlite:///"
 _ANOTHER_PROCESS: Final = """
 import sqlite3, sys
 path, held, whole = sys.argv[1], None, b""
@@ -72,8 +72,8 @@ def faulty_store(stage: Stage) -> Iterator[StoreFaults]:
     url = stage.environment().store_url
     with ExitStack() as stack:
         hand: _File | _Network
-        if url.startswith(_SQLITE):
-            hand = stack.enter_context(_another_process(stage, url.removeprefix(_SQLITE)))
+        if url.startswith(SQLITE_URL):
+            hand = stack.enter_context(_another_process(stage, url.removeprefix(SQLITE_URL)))
         else:
             proxy = stack.enter_context(FaultProxy(url))
             stage.reopen_at(proxy.url(url))

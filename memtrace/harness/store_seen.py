@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from memtrace.harness.events import FactWritten, StoreFaulty
-from memtrace.harness.history import History, Turn, canaries_in
+from memtrace.harness.history import NEVER, History, Turn, canaries_in
 
-_NEVER: Final = 1 << 60
 _CHANGES: Final = frozenset({"update", "forget", "erase"})
 
 
@@ -18,7 +17,7 @@ class StoreOutage:
 
     fault: str
     start: int
-    end: int = _NEVER
+    end: int = NEVER
 
     def covers(self, turn: Turn) -> bool:
         """Whether a turn began and ended in it."""
@@ -28,7 +27,7 @@ class StoreOutage:
 def store_outages(history: History) -> list[StoreOutage]:
     """The times in which the store failed, in order."""
     changes = list(history.of(StoreFaulty))
-    ends = [*(change.at for change in changes[1:]), _NEVER]
+    ends = [*(change.at for change in changes[1:]), NEVER]
     return [
         StoreOutage(change.fault, change.at, end) for change, end in zip(changes, ends, strict=False) if change.fault
     ]

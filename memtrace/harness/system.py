@@ -36,6 +36,8 @@ EMBEDDING_MODEL: Final = "embedding-model"
 REMEMBER_TOOL: Final = "remember"
 FORGET_TOOL: Final = "forget"
 """The memory tools of the capability *memory-tools*; their one argument is ``text``."""
+SQLITE_URL: Final = "sqlite:///"
+"""How the URL of a SQLite file begins; its path follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from memtrace.errors import UsageError
 from memtrace.harness.services import Server, Unavailable, discard, fresh, is_empty, start
 from memtrace.harness.services.given import without_password
 from memtrace.harness.services.server import KINDS
+from memtrace.harness.system import SQLITE_URL
 
 SQLITE: Final = "sqlite"
 NAMES: Final = (SQLITE, *KINDS)
@@ -70,7 +71,7 @@ class TestedStore:
         if self.missing:
             raise UsageError(self.missing)
         if self._server is None:
-            yield self.url or f"sqlite:///{directory / 'memory.db'}"
+            yield self.url or f"{SQLITE_URL}{directory / 'memory.db'}"
             return
         url = fresh(self._server)
         try:
@@ -82,7 +83,7 @@ class TestedStore:
         """Whether anything was put where one script's system was given to."""
         if self._server is not None:
             return not is_empty(self._server, url)
-        path = Path(url.removeprefix("sqlite:///"))
+        path = Path(url.removeprefix(SQLITE_URL))
         return path.exists() and path.stat().st_size > 0
 
 

@@ -146,7 +146,7 @@ class Facts:
     def _matches(self, scope: Scope, query: str, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
         if self._search is None:
             raise UsageError("retrieve(query) needs a memory made with semantic=True")
-        return self._search.search(scope, query, limit, outgoing) if scope.id else []
+        return self._search.search(scope, query, limit=limit, outgoing=outgoing) if scope.id else []
 
     def _active_id(self, scope: Scope, text: str) -> int:
         found = [record for record in self._store.newest(scope, None) if folded(record.text) == folded(text)]

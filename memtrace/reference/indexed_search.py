@@ -37,7 +37,7 @@ class IndexedSearch:
         self._scopes: OrderedDict[Scope, _Vectors] = OrderedDict()
         self._lock = threading.Lock()
 
-    def search(self, scope: Scope, query: str, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
+    def search(self, scope: Scope, query: str, *, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
         """See `FactSearch.search`."""
         vectors = self._of(scope)
         with vectors.lock:

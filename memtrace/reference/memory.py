@@ -126,15 +126,11 @@ class Memory:
         index = ProcessRecall() if isinstance(recall, str) else recall
         by_meaning = None if index is None else Recall(index, embed)
         search = FactSearch(self.store, embed, scopes=max_users) if semantic else None
-        self._windows = Windows(
-            size=window,
-            max_users=max_users,
-            summarized=summarize is not None,
-            evicted=lambda of: self._kept.evicted(of),
-        )
+        self._windows = Windows(size=window, max_users=max_users, summarized=summarize is not None)
         agent_facts, user_facts = self._fact_blocks(max_facts, max_users)
         blocks = (*agent_facts, user_facts)
         self._kept = Kept(self.store, self._marks, self._windows, blocks, search, index, turn_log, others=[])
+        self._windows.on_eviction(self._kept.evicted)
         self._facts = self._own_facts(search)
         self._learned = Learned(self.store, cap=max_learned_facts, clock=clock)
         self._parts = Parts(

@@ -147,6 +147,9 @@ class TurnStore:
         """See `FactStore.prune`."""
         return list(self._timed(lambda: self._outages.write(lambda: self._store.prune(scope, source, keep))))
 
+    def vectors(self) -> None:
+        """None: a turn searches no facts by meaning."""
+
     def close(self) -> None:
         """Nothing: the store is not the turn's."""
 

@@ -9,7 +9,8 @@ from memtrace.reference.embedding import Embedder
 from memtrace.reference.indexed_search import IndexedSearch
 from memtrace.reference.stored_search import StoredSearch
 from memtrace.stores.contract import FactStore
-from memtrace.stores.vectors import KeepsVectors, Match
+from memtrace.stores.rows import require_count
+from memtrace.stores.vectors import Match
 
 
 class FactSearch:
@@ -24,17 +25,22 @@ class FactSearch:
         self._indexed = IndexedSearch(store, embedder, scopes=scopes)
         self._stored = StoredSearch(embedder)
 
-    def search(self, scope: Scope, query: str, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
+    def search(self, scope: Scope, query: str, *, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
         """The ``limit`` nearest active facts, nearest first; with ``None`` all of them.
 
+        ``outgoing`` is applied to every text that is sent to the embedder.
+
         Raises:
+            UsageError: ``limit`` is negative.
+            AdapterError: the embedder gave no vectors, or of several lengths.
             StoreError: the store failed.
             Exception: whatever the embedder raises; the facts stay, and are embedded by a later query.
         """
-        vectors = self._store.vectors() if isinstance(self._store, KeepsVectors) else None
+        require_count("limit", limit)
+        vectors = self._store.vectors()
         if vectors is None:
-            return self._indexed.search(scope, query, limit, outgoing)
-        return self._stored.search(vectors, scope, query, limit, outgoing)
+            return self._indexed.search(scope, query, limit=limit, outgoing=outgoing)
+        return self._stored.search(scope, query, vectors=vectors, limit=limit, outgoing=outgoing)
 
     def drop(self, scope: Scope) -> None:
         """Let go of what this process has of a scope; facts that are still stored come back with the next query."""

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from memtrace.errors import AdapterError, StoreError
 from memtrace.model import Record, Scope
 from memtrace.reference.embedding import Embedder, Vector, embedded
-from memtrace.stores.vectors import FactVectors, Match
+from memtrace.stores.vectors import FactVectors, Match, Nearest
 
 _PROBE: Final = "The quick brown fox jumps over the lazy dog."
 """What an embedder makes of it tells the embedder from others: vectors of two models may have the same length."""
 
 _AT_ONCE: Final = 200
 """Facts embedded and kept in one step, so that a scope of any size is done in the time that a step may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """One search: in which facts, by whose vectors, for what."""
+
+    scope: Scope
+    vectors: FactVectors
+    wanted: Vector
+    embedder: int
+    outgoing: Callable[[str], str]
+
+    def nearest(self, limit: int | None) -> Nearest:
+        return self.vectors.nearest(self.scope, self.wanted.tolist(), embedder=self.embedder, limit=limit)
+
+    def put(self, records: Sequence[Record], made: Sequence[Vector]) -> None:
+        _require_size(made[0], self.wanted.size)
+        by_id = {record.id: vector.tolist() for record, vector in zip(records, made, strict=True)}
+        self.vectors.put(self.scope, by_id, embedder=self.embedder)
 
 
 class StoredSearch:
@@ -25,18 +45,18 @@ class StoredSearch:
         self._numbers: dict[int, int] = {}  # by the length of the vectors, should the embedder change it
 
     def search(
-        self, vectors: FactVectors, scope: Scope, query: str, limit: int | None, outgoing: Callable[[str], str]
+        self, scope: Scope, query: str, *, vectors: FactVectors, limit: int | None, outgoing: Callable[[str], str]
     ) -> list[Match]:
         """See `FactSearch.search`."""
         if not query.strip():
             return []
         [wanted] = embedded(self._embedder, [outgoing(query)])
         try:
-            number = self._number(vectors, wanted)
-            found = vectors.nearest(scope, number, wanted.tolist(), limit)
+            asked = _Query(scope, vectors, wanted, self._number(vectors, wanted), outgoing)
+            found = asked.nearest(limit)
             if found.unknown:
-                self._embed(vectors, scope, number, found.unknown, wanted.size, outgoing)
-                found = vectors.nearest(scope, number, wanted.tolist(), limit)
+                self._embed(asked, found.unknown)
+                found = asked.nearest(limit)
         except StoreError:
             self._numbers.clear()  # the tables may be made anew
             raise
@@ -50,20 +70,10 @@ class StoredSearch:
             number = self._numbers[wanted.size] = vectors.embedder(probe.tolist())
         return number
 
-    def _embed(
-        self,
-        vectors: FactVectors,
-        scope: Scope,
-        number: int,
-        records: list[Record],
-        size: int,
-        outgoing: Callable[[str], str],
-    ) -> None:
+    def _embed(self, asked: _Query, records: Sequence[Record]) -> None:
         for first in range(0, len(records), _AT_ONCE):
             some = records[first : first + _AT_ONCE]
-            made = embedded(self._embedder, [outgoing(record.text) for record in some])
-            _require_size(made[0], size)
-            vectors.put(scope, number, {record.id: each.tolist() for record, each in zip(some, made, strict=True)})
+            asked.put(some, embedded(self._embedder, [asked.outgoing(record.text) for record in some]))
 
 
 def _require_size(vector: Vector, size: int) -> None:

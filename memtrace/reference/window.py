@@ -79,13 +79,10 @@ class _Owner:
 class Windows:
     """The windows of the ``max_users`` most recently active users.
 
-    A turn goes in whole, under a lock, so overlapping turns of one conversation are all kept. ``evicted`` is told of
-    each user whose windows were dropped.
+    A turn goes in whole, under a lock, so overlapping turns of one conversation are all kept.
     """
 
-    def __init__(
-        self, *, size: int, max_users: int, summarized: bool, evicted: Callable[[Namespace], object] = lambda _: None
-    ) -> None:
+    def __init__(self, *, size: int, max_users: int, summarized: bool) -> None:
         if size < 0:
             raise UsageError(f"window={size}: give a number of messages, or 0 for none")
         if max_users < 1:
@@ -93,9 +90,13 @@ class Windows:
         self._turns = size // 2
         self._max_users = max_users
         self._summarized = summarized
-        self._evicted = evicted
+        self._told: list[Callable[[Namespace], object]] = []
         self._owners: OrderedDict[Namespace, _Owner] = OrderedDict()
         self._lock = threading.RLock()
+
+    def on_eviction(self, tell: Callable[[Namespace], object]) -> None:
+        """Call this, too, with each user whose windows were dropped to make room."""
+        self._told.append(tell)
 
     def get(self, key: Key) -> Conversation | None:
         """The conversation, where this process has one."""
@@ -181,4 +182,5 @@ class Windows:
             owner.conversations.popitem(last=False)
         while len(self._owners) > self._max_users:
             dropped, _ = self._owners.popitem(last=False)
-            self._evicted(dropped)
+            for tell in self._told:
+                tell(dropped)

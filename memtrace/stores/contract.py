@@ -1,6 +1,6 @@
 """What a fact store promises, whatever it is built on.
 
-The promises are the seed pages' (*How memory works*): facts are partitioned by project, level and scope id; adding is
+The promises are those of the page *How memory works*: facts are partitioned by project, level and scope id; adding is
 idempotent; an update keeps the old fact, marked superseded; an empty id reads nothing; reading everyone is a separate
 call, never an id. `memtrace.stores.conformance.FactStoreContract` tests them on any store.
 """
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from memtrace.model import Record, Scope
+from memtrace.stores.vectors import FactVectors
 
 
 class FactStore(Protocol):
@@ -71,6 +72,13 @@ class FactStore(Protocol):
         """Remove all but the newest ``keep`` active records of one source, with what they superseded; returns them all.
 
         It makes room and promises nothing of the files. A negative ``keep`` raises `UsageError`.
+        """
+
+    def vectors(self) -> FactVectors | None:
+        """The place for vectors of facts, made where there is none; ``None`` where this store has no such place.
+
+        Raises:
+            StoreError: the store failed, or its tables for vectors are another application's or a newer memtrace's.
         """
 
     def close(self) -> None:

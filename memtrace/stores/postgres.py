@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -19,18 +18,18 @@ from memtrace.stores.rows import (
     is_storable,
     require_count,
     require_level,
+    require_limits,
     require_record,
     require_scope,
     to_records,
 )
 
 try:
-    import psycopg
-
-    from memtrace.stores.postgres_pool import ServerConnection, ServerConnections
+    from memtrace.stores.postgres_pgvector import schema_for_vectors
+    from memtrace.stores.postgres_pool import ServerConnections
     from memtrace.stores.postgres_scope import alone, place
-    from memtrace.stores.postgres_server import checked, connect, failure
-    from memtrace.stores.postgres_vectors import PostgresVectors, home_of_vectors
+    from memtrace.stores.postgres_server import Attempt, checked, connect
+    from memtrace.stores.postgres_vectors import PostgresVectors
 except ImportError as missing:
     raise UsageError("a postgresql:// store needs psycopg 3: pip install 'memtrace-otel[postgres]'") from missing
 
@@ -122,8 +121,6 @@ _PRUNE: Final = f"""
     SELECT {COLUMNS} FROM deleted ORDER BY step, created_at DESC, id DESC
 """  # noqa: S608  constants of this module alone
 
-_LONGEST: Final = 86_400.0
-
 
 class PostgresStore:
     """A `FactStore` in a Postgres database, for any number of threads, processes and machines.
@@ -151,18 +148,18 @@ class PostgresStore:
         connections: the most that this process has at once; threads beyond it wait.
 
     Raises:
-        UsageError: the URL is none, or psycopg is not installed.
+        UsageError: ``url`` is not a PostgreSQL URL, ``timeout`` is not above 0 and at most a day, ``connections`` is
+            below 1, or the driver is not installed.
         StoreError: the server cannot be reached, or the table is another application's or a newer memtrace's.
     """
 
     def __init__(self, url: str, *, timeout: float = 5.0, connections: int = 10) -> None:
-        if not 0 < timeout <= _LONGEST or connections < 1:
-            raise UsageError(f"timeout={timeout}, connections={connections}: give some of each, and at most a day")
+        require_limits(timeout=timeout, connections=connections)
         self._url = checked(url)
         self._timeout = timeout
         # Not a method of this store, which would keep it alive: one that is dropped closes its connections.
         self._connections = ServerConnections(partial(connect, self._url, timeout=timeout), most=connections)
-        self._home_of_vectors: str | None = None
+        self._schema_for_vectors: str | None = None
         self._may_keep_vectors = True
         with self._connection():
             pass
@@ -219,7 +216,8 @@ class PostgresStore:
             raise UsageError("a record is superseded by one of its own scope: give both the same")
         with self._connection() as db:
             known = 0 < record_id <= LARGEST_ID
-            row = alone(db, scope, _SUPERSEDE, {**_values(new), "id": record_id}).fetchone() if known else None
+            values = {**_values(new), "id": record_id}
+            row = alone(db, _SUPERSEDE, scope=scope, values=values).fetchone() if known else None
         if row is None:
             raise UsageError(f"record {record_id} is no active record of this scope: name one that it has")
         return _record(scope, row)
@@ -229,13 +227,13 @@ class PostgresStore:
         require_scope(scope)
         with self._connection() as db:
             if record_id is None:
-                cursor = alone(db, scope, _DELETE_ALL, {})
+                cursor = alone(db, _DELETE_ALL, scope=scope, values={})
                 active = cursor.rowcount
                 cursor.nextset()
                 return active + cursor.rowcount
             if not 0 < record_id <= LARGEST_ID:
                 return 0
-            return alone(db, scope, _DELETE, {"id": record_id}).rowcount
+            return alone(db, _DELETE, scope=scope, values={"id": record_id}).rowcount
 
     def prune(self, scope: Scope, source: str, keep: int) -> list[Record]:
         """See `FactStore.prune`."""
@@ -244,36 +242,31 @@ class PostgresStore:
         if not is_storable(source):
             return []
         with self._connection() as db:
-            rows = alone(db, scope, _PRUNE, {"source": source, "keep": min(keep, LARGEST_ID)}).fetchall()
+            values = {"source": source, "keep": min(keep, LARGEST_ID)}
+            rows = alone(db, _PRUNE, scope=scope, values=values).fetchall()
         return to_records(scope, rows)
 
     def vectors(self) -> PostgresVectors | None:
-        """See `KeepsVectors.vectors`. What the first call finds holds until `close`."""
-        home = self._home_of_vectors
-        if home is None and self._may_keep_vectors:
+        """See `FactStore.vectors`; where it is ``None`` the log says why. What was found holds until `close`."""
+        schema = self._schema_for_vectors
+        if schema is None and self._may_keep_vectors:
             with self._connection() as db:
-                home = home_of_vectors(db, hide_password(self._url))
-            self._home_of_vectors, self._may_keep_vectors = home, home is not None
+                schema = schema_for_vectors(db, hide_password(self._url))
+            self._schema_for_vectors, self._may_keep_vectors = schema, schema is not None
         # Made anew each time: kept here, the two would keep each other alive.
-        return None if home is None else PostgresVectors(self._connection, home)
+        return None if schema is None else PostgresVectors(self._connection, schema)
 
     def close(self) -> None:
         """See `FactStore.close`."""
         self._connections.close()
-        self._home_of_vectors, self._may_keep_vectors = None, True
+        self._schema_for_vectors, self._may_keep_vectors = None, True
 
     def _rows(self, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._connection() as db:
             return db.execute(statement, values, binary=True).fetchall()
 
-    @contextmanager
-    def _connection(self) -> Iterator[ServerConnection]:
-        deadline = time.monotonic() + self._timeout
-        try:
-            with self._connections.lend(deadline) as db:
-                yield db
-        except psycopg.Error as error:
-            raise failure(self._url, error, deadline=deadline) from error
+    def _connection(self) -> Attempt:
+        return Attempt(self._url, self._connections, seconds=self._timeout)
 
 
 def _values(new: Record) -> dict[str, Any]:

@@ -11,8 +11,7 @@ import select
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
@@ -79,7 +78,7 @@ class ServerConnections:
     """
 
     def __init__(self, connect: Callable[[float], ServerConnection], *, most: int) -> None:
-        self._connect = connect
+        self.connect = connect
         self._most = most
         self._idle: list[ServerConnection] = []
         self._lent = 0
@@ -88,21 +87,9 @@ class ServerConnections:
         weakref.finalize(self, _close_all, self._idle)
         _pools.add(self)
 
-    @contextmanager
-    def lend(self, deadline: float) -> Iterator[ServerConnection]:
-        """A connection for one thread until the block ends, which may wait for the server until ``deadline``.
-
-        Raises:
-            StoreError: all connections stayed in use.
-        """
-        connection, era = self._take(deadline)
-        try:
-            if connection is None:
-                connection = self._connect(deadline)
-            connection.deadline = deadline
-            yield connection
-        finally:
-            self._take_back(connection, era)
+    def lend(self, deadline: float) -> Lease:
+        """A connection for one thread until the block ends, which may wait for the server until ``deadline``."""
+        return Lease(self, deadline)
 
     def close(self) -> None:
         """Close what is idle; what is lent is closed as it comes back."""
@@ -117,9 +104,15 @@ class ServerConnections:
         _inherited.extend(self._idle)
         self._idle.clear()
 
-    def _take(self, deadline: float) -> tuple[ServerConnection | None, int]:
+    def take(self, deadline: float) -> tuple[ServerConnection | None, int]:
+        """An idle connection, or leave to make one, and in which era it is lent.
+
+        Raises:
+            StoreError: all connections stayed in use.
+        """
         with self._changed:
-            if not self._changed.wait_for(lambda: self._lent < self._most, deadline - time.monotonic()):
+            left = deadline - time.monotonic()
+            if self._lent >= self._most and not self._changed.wait_for(lambda: self._lent < self._most, left):
                 raise StoreError(
                     f"all {self._most} connections to the server stayed in use: allow more with connections="
                 )
@@ -131,7 +124,8 @@ class ServerConnections:
                 connection.close()
             return None, self._era
 
-    def _take_back(self, connection: ServerConnection | None, era: int) -> None:
+    def take_back(self, connection: ServerConnection | None, era: int) -> None:
+        """End what `take` began."""
         with self._changed:
             self._lent -= 1
             self._changed.notify()
@@ -144,6 +138,41 @@ class ServerConnections:
             else:
                 _close_all(self._idle)
             connection.close()
+
+
+class Lease:
+    """A block in which one thread has a connection, which may wait for the server until ``deadline``.
+
+    Raises:
+        StoreError: all connections stayed in use.
+    """
+
+    __slots__ = ("_connection", "_deadline", "_era", "_pool")
+
+    def __init__(self, pool: ServerConnections, deadline: float) -> None:
+        self._pool = pool
+        self._deadline = deadline
+
+    def __enter__(self) -> ServerConnection:
+        connection, self._era = self._pool.take(self._deadline)
+        if connection is None:
+            try:
+                connection = self._pool.connect(self._deadline)
+            except BaseException:
+                self._pool.take_back(None, self._era)
+                raise
+        connection.deadline = self._deadline
+        self._connection = connection
+        return connection
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.take_back(self._connection, self._era)
+
+
+def answer(db: ServerConnection, question: str, values: Mapping[str, Any] | None = None) -> Any:
+    """The one value that the server answers with, ``None`` where there is none."""
+    row = db.execute(question, values).fetchone()
+    return None if row is None else row[0]
 
 
 _pools: weakref.WeakSet[ServerConnections] = weakref.WeakSet()

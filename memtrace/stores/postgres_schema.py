@@ -77,28 +77,28 @@ def update_schema(connection: ServerConnection, url: str) -> None:
         StoreError: the table is not ours or of a newer version, or there is no schema to make it in.
         psycopg.Error: Postgres failed.
     """
-    bring_to_today(connection, url, "learned_memory", _STEPS)
+    bring_to_today(connection, url, table="learned_memory", steps=_STEPS)
 
 
-def bring_to_today(connection: ServerConnection, url: str, table: str, steps: Sequence[Sequence[str]]) -> None:
+def bring_to_today(connection: ServerConnection, url: str, *, table: str, steps: Sequence[Sequence[str]]) -> None:
     """Take the steps that a table has not taken yet, if any; one process does it, others wait.
 
     Raises:
         StoreError: the table is not ours or of a newer version, or there is no schema to make it in.
         psycopg.Error: Postgres failed.
     """
-    if _version(connection, url, table, len(steps)) == len(steps):
+    if _version(connection, url, table=table, newest=len(steps)) == len(steps):
         return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [LOCK])
         # Asked again: another process may have been faster.
-        for step in steps[_version(connection, url, table, len(steps)) :]:
+        for step in steps[_version(connection, url, table=table, newest=len(steps)) :]:
             for statement in step:
                 connection.execute(statement)
         connection.execute(f"COMMENT ON TABLE {table} IS '{_VERSIONED}{len(steps)}'")
 
 
-def _version(connection: ServerConnection, url: str, table: str, newest: int) -> int:
+def _version(connection: ServerConnection, url: str, *, table: str, newest: int) -> int:
     """How many steps the table in the current schema has taken."""
     schema, found, comment = connection.execute(_LOOK, [table]).fetchone() or (None, False, None)
     if schema is None:

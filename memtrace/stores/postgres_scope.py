@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import psycopg
@@ -14,6 +15,7 @@ from memtrace.stores.postgres_pool import ServerConnection
 _LOCKED: Final = "SELECT pg_advisory_xact_lock(%(lock)s)"
 
 
+@lru_cache(maxsize=4096)
 def place(scope: Scope) -> bytes:
     """What stands for a scope: 32 bytes, of parts that begin with how long they are, so that no two join alike."""
     level = str(scope.level)
@@ -22,7 +24,7 @@ def place(scope: Scope) -> bytes:
 
 
 def alone(
-    db: ServerConnection, scope: Scope, statement: str, values: Mapping[str, Any]
+    db: ServerConnection, statement: str, *, scope: Scope, values: Mapping[str, Any]
 ) -> psycopg.ClientCursor[tuple[Any, ...]]:
     """Run a statement while no other of these runs in the scope; the cursor is at its result.
 

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.stores.location import hide_password
-from memtrace.stores.postgres_pool import ServerConnection, Unreached
+from memtrace.stores.postgres_pool import ServerConnection, ServerConnections, Unreached
 from memtrace.stores.postgres_schema import update_schema
 from memtrace.stores.rows import MAYBE_DONE
 
@@ -84,7 +84,33 @@ def connect(url: str, deadline: float, *, timeout: float) -> ServerConnection:
     return connection
 
 
-def failure(url: str, error: psycopg.Error, *, deadline: float) -> StoreError:
+class Attempt:
+    """A block in which this thread has a connection for so many seconds, and psycopg's errors become ours.
+
+    Raises:
+        StoreError: Postgres failed, or all connections stayed in use.
+    """
+
+    __slots__ = ("_ends", "_lease", "_url")
+
+    def __init__(self, url: str, connections: ServerConnections, *, seconds: float) -> None:
+        self._url = url
+        self._ends = time.monotonic() + seconds
+        self._lease = connections.lend(self._ends)
+
+    def __enter__(self) -> ServerConnection:
+        try:
+            return self._lease.__enter__()
+        except psycopg.Error as error:
+            raise _failure(self._url, error, deadline=self._ends) from error
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._lease.__exit__()
+        if isinstance(error, psycopg.Error):
+            raise _failure(self._url, error, deadline=self._ends) from error
+
+
+def _failure(url: str, error: psycopg.Error, *, deadline: float) -> StoreError:
     """What Postgres's error means for someone who knows only the URL."""
     said = " ".join(str(error).split())
     # A server that says why it failed is told by its own words; one that says nothing, by the clock.

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from memtrace.errors import UsageError
 from memtrace.model import Record, Scope
 from memtrace.stores import redis_scripts as scripts
 from memtrace.stores.location import hide_password
-from memtrace.stores.redis_rows import BY_HAND, PREFIX, id_bytes, keys_of, new_row, records_of, scope_of
+from memtrace.stores.redis_rows import BY_HAND, PREFIX, Keys, id_bytes, keys_of, new_row, records_of, scope_of
 from memtrace.stores.rows import (
+    A_DAY,
     LARGEST_ID,
     digest,
     holds_something,
     is_storable,
     require_count,
     require_level,
+    require_limits,
     require_record,
     require_scope,
 )
@@ -26,10 +28,11 @@ try:
     from memtrace.stores.redis_pool import Client
     from memtrace.stores.redis_server import Attempt, checked, connect
 except ImportError as missing:
-    raise UsageError("a redis:// store needs redis-py: pip install 'memtrace-otel[redis]'") from missing
+    raise UsageError("a redis:// store needs redis-py with hiredis: pip install 'memtrace-otel[redis]'") from missing
+
+T = TypeVar("T")
 
 _IDS: Final = f"{PREFIX}ids"
-_LONGEST: Final = 86_400.0
 
 
 class RedisStore:
@@ -53,13 +56,13 @@ class RedisStore:
         UserWarning: the server may evict keys when its memory is full.
 
     Raises:
-        UsageError: the URL is none, or redis-py is not installed.
+        UsageError: ``url`` is not a Redis URL, ``timeout`` is not above 0 and at most a day, ``connections`` is below
+            1, or the driver is not installed.
         StoreError: the server cannot be reached, or the facts are a newer memtrace's.
     """
 
     def __init__(self, url: str, *, timeout: float = 5.0, connections: int = 50) -> None:
-        if not 0 < timeout <= _LONGEST or connections < 1:
-            raise UsageError(f"timeout={timeout}, connections={connections}: give some of each, and at most a day")
+        require_limits(timeout=timeout, connections=connections)
         self._url = checked(url)
         self._timeout = timeout
         with Attempt(self._url, seconds=timeout):
@@ -89,7 +92,7 @@ class RedisStore:
             return []
         count = -1 if limit is None else min(limit, LARGEST_ID)
         if source is None:
-            rows = self._ask("ZREVRANGE", keys_of(scope)[0], 0, max(count - 1, -1))
+            rows = self._ask("ZREVRANGE", keys_of(scope).active, 0, max(count - 1, -1))
         else:
             rows = self._run(scripts.NEWEST_OF_SOURCE, keys_of(scope), digest(source), count)
         return records_of(scope, rows)
@@ -98,17 +101,20 @@ class RedisStore:
         """See `FactStore.history`."""
         if not holds_something(scope):
             return []
-        active, _sources, _texts, _marks, superseded, *_ = keys_of(scope)
-        with Attempt(self._url, seconds=self._timeout), self._client.lent(self._timeout):
-            both = self._client.server.pipeline(transaction=True)
-            rows, older = both.zrange(active, 0, -1).hvals(superseded).execute()
+        keys = keys_of(scope)
+
+        def look(client: Client) -> Any:
+            return client.server.pipeline(transaction=True).zrange(keys.active, 0, -1).hvals(keys.superseded).execute()
+
+        rows, older = self._through(look)
         return sorted(records_of(scope, rows + older), key=_age, reverse=True)
 
     def everyone(self, level: str, project: str = "") -> list[Record]:
         """See `FactStore.everyone`."""
         known = require_level(level)
         found: list[Record] = []
-        for scope in list(self._scopes()):
+        # There may be many keys; each round trip has its own limit.
+        for scope in self._through(_scopes, seconds=A_DAY):
             if (scope.level, scope.project) == (known, project):
                 found += self.newest(scope, None)
         return sorted(found, key=_age, reverse=True)
@@ -142,6 +148,9 @@ class RedisStore:
             return []
         return records_of(scope, self._run(scripts.PRUNE, keys_of(scope), digest(source), min(keep, LARGEST_ID)))
 
+    def vectors(self) -> None:
+        """None: each process that searches has an index of its own."""
+
     def close(self) -> None:
         """See `FactStore.close`."""
         self._client.close()
@@ -150,22 +159,22 @@ class RedisStore:
         """An id that was never given before. One that is then not used, since its writer died, stays unused."""
         return int(self._ask("INCR", _IDS))
 
-    def _scopes(self) -> Iterator[Scope]:
-        # There may be many keys; each round trip has its own limit.
-        with Attempt(self._url, seconds=_LONGEST), self._client.lent(self._timeout):
-            names = set(self._client.server.scan_iter(match=f"{PREFIX}{{*}}:about", count=1000))
-            for name in sorted(names):
-                words = cast("bytes | None", self._client.server.get(name))
-                if words is not None:
-                    yield scope_of(words)
-
     def _ask(self, *words: Any) -> Any:
-        with Attempt(self._url, seconds=self._timeout), self._client.lent(self._timeout):
-            return self._client.server.execute_command(*words)
+        return self._through(lambda client: client.server.execute_command(*words))
 
-    def _run(self, script: str, keys: tuple[str, ...], *values: Any) -> Any:
-        with Attempt(self._url, seconds=self._timeout), self._client.lent(self._timeout):
-            return self._client.run(script, keys, values)
+    def _run(self, script: str, keys: Keys, *values: Any) -> Any:
+        return self._through(lambda client: client.run(script, keys, values))
+
+    def _through(self, ask: Callable[[Client], T], *, seconds: float | None = None) -> T:
+        """What the server answers, in the store's time or in so many seconds."""
+        with Attempt(self._url, seconds=seconds or self._timeout), self._client.lease(self._timeout):
+            return ask(self._client)
+
+
+def _scopes(client: Client) -> list[Scope]:
+    names = set(client.server.scan_iter(match=f"{PREFIX}{{*}}:about", count=1000))
+    found: list[bytes | None] = [client.server.get(name) for name in sorted(names)]
+    return [scope_of(words) for words in found if words is not None]
 
 
 def _age(record: Record) -> tuple[float, int]:

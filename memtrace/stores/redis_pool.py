@@ -1,4 +1,4 @@
-"""Connections to a Redis server: that no two processes share one, and that asking takes little more than the server."""
+"""Connections to a Redis server: no two processes share one, and no more are in use at once than are allowed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import hiredis
-import redis
 from redis.exceptions import MaxConnectionsError, NoScriptError
 
 
@@ -47,9 +44,9 @@ class Client:
         except NoScriptError:
             return server.eval(script, len(keys), *keys, *values)
 
-    def lent(self, seconds: float) -> Lent:
-        """One of the connections, for one thread until the block ends."""
-        return Lent(self._free, seconds, self._connections)
+    def lease(self, seconds: float) -> Lease:
+        """One of the connections, for one thread until the block ends; the thread waits up to ``seconds`` for it."""
+        return Lease(self._free, seconds, self._connections)
 
     def close(self) -> None:
         """Close connections; the next use opens new ones."""
@@ -64,10 +61,10 @@ class Client:
         self._made = []
 
 
-class Lent:
+class Lease:
     """A block in which a thread uses one connection of so many.
 
-    redis-py's pool that waits for one takes a tenth of a short read; its other pool does not wait.
+    Of redis-py's pools the one that waits for a connection costs too much of a short read; the other does not wait.
 
     Raises:
         MaxConnectionsError: all stayed in use for so long.
@@ -91,69 +88,11 @@ class Lent:
 
 
 def _places(count: int) -> SimpleQueue[None]:
-    """A semaphore; Python's own takes ten times as long."""
+    """A semaphore: one of C, for Python's own is of Python and slower."""
     places: SimpleQueue[None] = SimpleQueue()
     for _ in range(count):
         places.put(None)
     return places
-
-
-class Server(redis.Redis):
-    """redis-py's client without its measurements, retries and checks of each command, which are of one word here.
-
-    That takes longer than the server needs to find the newest fifty.
-    """
-
-    def execute_command(self, *words: Any, **options: Any) -> Any:
-        """See `redis.Redis.execute_command`."""
-        pool = self.connection_pool
-        connection: Any = pool.get_connection()
-        try:
-            connection.send_packed_command([hiredis.pack_command(words)])
-            return self.parse_response(connection, words[0], **options)  # type: ignore[no-untyped-call]  # redis-py's own
-        except redis.ResponseError:
-            raise
-        except BaseException:
-            connection.disconnect()  # what it may still say is no answer to the next
-            raise
-        finally:
-            pool.release(connection)
-
-
-class Pool(redis.ConnectionPool):
-    """Connections that `Client` counts; redis-py's pool does much more with each."""
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self._idle: list[Any] = []
-
-    def get_connection(self, *_args: Any, **_options: Any) -> Any:
-        """One that works as far as can be told without asking the server, or that connects when it is used."""
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            return self.connection_class(**self.connection_kwargs)
-        if connection.is_connected and _has_ended(connection):
-            connection.disconnect()
-        return connection
-
-    def release(self, connection: Any) -> None:
-        """Keep it for the next."""
-        self._idle.append(connection)
-
-    def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: ARG002
-        """Close those that nobody uses."""
-        with suppress(IndexError):
-            while True:
-                self._idle.pop().disconnect()
-
-
-def _has_ended(connection: Any) -> bool:
-    """Whether something came that is no answer, or its end."""
-    try:
-        return bool(connection.can_read())
-    except redis.RedisError:
-        return True
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""How a record is written in Redis: the keys of its scope, and its row. `redis_scripts` says what they are for."""
+"""How a record is written in Redis: the keys of its scope, and its row, of which `redis_scripts` tells the parts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from memtrace.model import Level, Record, Scope
 from memtrace.stores.rows import Draft, digest
 
 PREFIX: Final = "memtrace:"
-_PARTS: Final = ("active", "sources", "texts", "marks", "superseded", "replaced", "about")
 _HEAD: Final = struct.Struct(">8xQddQI")
 """How a row begins: time in the order of bytes, id, time, confidence, what superseded it, where its text begins."""
 _SIGN: Final = 1 << 63
@@ -23,21 +22,59 @@ BY_HAND: Final = digest("")
 """The digest of the source of what is added by hand."""
 
 
+class Keys(NamedTuple):
+    """The keys of a scope, in the order in which every script gets them.
+
+    Attributes:
+        active: a sorted set of the active rows, all with score 0, so that it is in the order of their bytes, and the
+            newest are one plain command.
+        sources: likewise, of source digest and place, for the newest of one source.
+        texts: a hash, digest of an active row's text to its id.
+        marks: a hash, id of an active row to what else is known of it.
+        superseded: a hash, id to row.
+        replaced: a hash, id to the ids of those it superseded, one after the other.
+        about: what the scope is, for maintenance.
+    """
+
+    active: str
+    sources: str
+    texts: str
+    marks: str
+    superseded: str
+    replaced: str
+    about: str
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A new row, and what its script needs to know beside it."""
 
-    keys: tuple[str, ...]
+    keys: Keys
     data: bytes
     mark: bytes
     about: str
 
+    @property
+    def place(self) -> bytes:
+        """Where it is among the scope's rows: its time and its id."""
+        return self.data[:16]
+
+    @property
+    def source(self) -> bytes:
+        """The digest of its source."""
+        return self.mark[8:40]
+
+    @property
+    def text_digest(self) -> bytes:
+        """The digest of its text."""
+        return self.mark[40:]
+
 
 @lru_cache(maxsize=4096)
-def keys_of(scope: Scope) -> tuple[str, ...]:
-    """The keys of a scope, in the order of the scripts; one hash tag for all, which no other scope has."""
+def keys_of(scope: Scope) -> Keys:
+    """The keys of a scope; one hash tag for all, so that a Redis Cluster can take them, which no other scope has."""
     tag = hashlib.sha256(about(scope).encode()).hexdigest()
-    return tuple(f"{PREFIX}{{{tag}}}:{part}" for part in _PARTS)
+    return Keys(*(f"{PREFIX}{{{tag}}}:{part}" for part in Keys._fields))
 
 
 def about(scope: Scope) -> str:

@@ -1,17 +1,7 @@
 """The writes and reads of a Redis store that take several steps, as Lua scripts: each is one atomic step.
 
-All keys of a scope share one hash tag, so that a Redis Cluster can take them. In this order they are:
-
-1. *active*: a sorted set of the active rows, all with score 0, so that it is in the order of their bytes, and the
-   newest are one plain command;
-2. *sources*: likewise, of source digest and place, for the newest of one source;
-3. *texts*: a hash, digest of an active row's text to its id;
-4. *marks*: a hash, id of an active row to what else is known of it;
-5. *superseded*: a hash, id to row;
-6. *replaced*: a hash, id to the ids of those it superseded, one after the other;
-7. *about*: what the scope is, for maintenance.
-
-A row begins with parts of fixed width, of which the scripts read the first two, its place, and set the fifth:
+`Keys` says what is under which key. A row begins with parts of fixed width, of which the scripts read the first two,
+its place, and set the fifth:
 
     time in the order of bytes 8, id 8, time 8, confidence 8, superseded by 8 (0: nothing), where the text begins 4
 
@@ -24,8 +14,10 @@ from __future__ import annotations
 
 from typing import Final
 
-_PARTS: Final = """
-local active, sources, texts, marks, superseded, replaced, about = unpack(KEYS)
+from memtrace.stores.redis_rows import Keys
+
+_PRELUDE: Final = f"""
+local {", ".join(Keys._fields)} = unpack(KEYS)
 local function place_of(row) return row:sub(1, 16) end
 local function id_of(row) return row:sub(9, 16) end
 local function superseder_of(row) return row:sub(33, 40) end
@@ -107,26 +99,26 @@ local function remove(ids)
 end
 """
 
-GET: Final = f"""{_PARTS}
+GET: Final = f"""{_PRELUDE}
 local mark = redis.call('HGET', marks, ARGV[1])
 if mark then return row_of(mark, ARGV[1]) end
 return redis.call('HGET', superseded, ARGV[1])
 """
 """The row, given an id; nothing where there is none."""
 
-NEWEST_OF_SOURCE: Final = f"""{_PARTS}
+NEWEST_OF_SOURCE: Final = f"""{_PRELUDE}
 local found = {{}}
 for n, member in ipairs(of_source(ARGV[1], 0, ARGV[2])) do found[n] = row_at(member:sub(33)) end
 return found
 """
 """Active rows; given the source's digest and how many, -1 for all."""
 
-ADD: Final = f"""{_PARTS}{_PUT}
+ADD: Final = f"""{_PRELUDE}{_PUT}
 return put(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 """
 """The row as stored; given a new row, its mark, the source digest of what is added by hand, and what the scope is."""
 
-SUPERSEDE: Final = f"""{_PARTS}{_PUT}
+SUPERSEDE: Final = f"""{_PRELUDE}{_PUT}
 local old_mark = redis.call('HGET', marks, ARGV[5])
 if not old_mark then return false end
 local old = row_of(old_mark, ARGV[5])
@@ -141,20 +133,20 @@ return kept
 """
 """As `ADD`, and the id of what is superseded; nothing where that is no active row."""
 
-DELETE: Final = f"""{_PARTS}{_REMOVE}
+DELETE: Final = f"""{_PRELUDE}{_REMOVE}
 if redis.call('HEXISTS', marks, ARGV[1]) + redis.call('HEXISTS', superseded, ARGV[1]) == 0 then return 0 end
 return #remove({{ARGV[1]}})
 """
 """How many rows went; given an id."""
 
-DELETE_ALL: Final = """
-local count = redis.call('ZCARD', KEYS[1]) + redis.call('HLEN', KEYS[5])
+DELETE_ALL: Final = f"""{_PRELUDE}
+local count = redis.call('ZCARD', active) + redis.call('HLEN', superseded)
 redis.call('UNLINK', unpack(KEYS))
 return count
 """
 """How many rows went. (The memory is freed later, so that many rows do not keep other users waiting.)"""
 
-PRUNE: Final = f"""{_PARTS}{_REMOVE}
+PRUNE: Final = f"""{_PRELUDE}{_REMOVE}
 local ids = {{}}
 for n, member in ipairs(of_source(ARGV[1], ARGV[2], -1)) do ids[n] = member:sub(41, 48) end
 return remove(ids)

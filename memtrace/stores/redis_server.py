@@ -32,7 +32,8 @@ from redis.retry import Retry
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.stores.location import hide_password
-from memtrace.stores.redis_pool import Client, Pool, Server
+from memtrace.stores.redis_fast import Pool, Server
+from memtrace.stores.redis_pool import Client
 from memtrace.stores.redis_rows import PREFIX
 from memtrace.stores.rows import MAYBE_DONE
 

@@ -16,6 +16,8 @@ COLUMNS: Final = "fact, id, confidence, source, source_trace_id, source_span_id,
 
 LARGEST_ID: Final = 2**63 - 1
 
+A_DAY: Final = 86_400.0
+
 MAYBE_DONE: Final = "a write that was under way may be done or not, and adding the same fact again is safe"
 """What has to be said where a server was asked and its answer is missing."""
 
@@ -99,6 +101,19 @@ def require_count(name: str, count: int | None) -> None:
     """
     if count is not None and count < 0:
         raise UsageError(f"{name}={count}: give a number of records, 0 for none")
+
+
+def require_limits(*, timeout: float, connections: int) -> None:
+    """Refuse limits under which nothing could be done.
+
+    Raises:
+        UsageError: ``timeout`` is not above 0 and at most a day, or ``connections`` is below 1.
+    """
+    if not 0 < timeout <= A_DAY or connections < 1:
+        raise UsageError(
+            f"timeout={timeout}, connections={connections}: timeout must be above 0 and at most 86,400 seconds,"
+            " connections at least 1"
+        )
 
 
 def require_level(level: str) -> Level:

@@ -183,6 +183,9 @@ class SqliteStore:
             rows = db.execute(_BEYOND, (*_key(scope), source, min(keep, LARGEST_ID))).fetchall()
             return _remove(db, scope, to_records(scope, rows))
 
+    def vectors(self) -> None:
+        """None: each process that searches has an index of its own."""
+
     def close(self) -> None:
         """See `FactStore.close`."""
         self._connections.close()

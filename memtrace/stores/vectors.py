@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from memtrace.model import Record, Scope
 
@@ -36,22 +36,19 @@ class Nearest:
 class FactVectors(Protocol):
     """Vectors of facts, each under its record's id and its embedder's number, gone as soon as the record is.
 
-    Each embedder has its own, since one's say nothing about another's. A driver's failure is raised as `StoreError`.
+    Each embedder has its own, since one's say nothing about another's. A vector is one to 16,000 finite numbers, not
+    all 0, and all of one embedder's have as many as its probe; only their direction counts. A vector that is none, or
+    is longer or shorter than its embedder's probe, raises `UsageError`; a driver's failure `StoreError`.
     """
 
     def embedder(self, probe: Sequence[float]) -> int:
         """The number of the embedder that makes this vector of one fixed text; an unknown one gets a new number."""
 
-    def put(self, scope: Scope, embedder: int, vectors: Mapping[int, Sequence[float]]) -> None:
+    def put(self, scope: Scope, vectors: Mapping[int, Sequence[float]], *, embedder: int) -> None:
         """Keep vectors by record id, but for records that are not active in the scope, or were deleted meanwhile."""
 
-    def nearest(self, scope: Scope, embedder: int, vector: Sequence[float], limit: int | None) -> Nearest:
-        """The ``limit`` active facts nearest to a vector, ``None`` for all; exact, and one look at the store."""
+    def nearest(self, scope: Scope, vector: Sequence[float], *, embedder: int, limit: int | None) -> Nearest:
+        """The ``limit`` active facts nearest to a vector, ``None`` for all; exact, and one look at the store.
 
-
-@runtime_checkable
-class KeepsVectors(Protocol):
-    """A store that may have a place for vectors."""
-
-    def vectors(self) -> FactVectors | None:
-        """That place, made where there is none; ``None``, and the log says why, where it cannot be had."""
+        A negative ``limit`` raises `UsageError`.
+        """

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -63,17 +63,19 @@ class KeptProcess:
         command: what to run, for a port.
         ready: whether the process, by its id, answers.
         end_by: the signal that ends it quickly and in order.
+        environ: variables it is given besides those of this process.
     """
 
     def __init__(
         self, directory: KeptDirectory, command: Callable[[int], Sequence[str]], *,
-        ready: Callable[[int, int], bool], end_by: signal.Signals,
+        ready: Callable[[int, int], bool], end_by: signal.Signals, environ: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.port = 0
         self._directory = directory
         self._command = command
         self._ready = ready
         self._end_by = end_by
+        self._environ = dict(environ or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
 
@@ -98,6 +100,7 @@ class KeptProcess:
             self._process = process = subprocess.Popen(  # noqa: S603
                 ["/bin/sh", "-c", _LAUNCH, "memtrace-server", str(path), *self._command(port)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd="/", start_new_session=True,
+                env={**os.environ, **self._environ},
             )  # fmt: skip
         deadline = time.monotonic() + _READY_SECONDS
         while process.poll() is None and time.monotonic() < deadline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from memtrace.harness.crashed_writes import Crashed, Stretch, crashed_writes, stretches_of
+from memtrace.harness.crashed_writes import Crashed, Stretch, around, crashed_writes
 from memtrace.harness.events import FactsRead, FactWritten
 from memtrace.harness.findings import Judgement, accuse, check, clipped, held, outline, undecided, violated
 from memtrace.harness.history import History, canaries_in
@@ -28,11 +28,10 @@ def add_is_atomic(history: History) -> Judgement:
 
 
 def _left(crashed: Crashed) -> Judgement | None:
-    for read in crashed.left.listed[:1]:
-        found = Counter(read.texts)
-        if found not in (crashed.old, crashed.new):
-            return violated(f"a crash in an {crashed.write.op} left {_what(crashed, found)}", *_evidence(crashed, read))
-    return None
+    read = crashed.left.first_listing
+    if read is None or (found := Counter(read.texts)) in (crashed.old, crashed.new):
+        return None
+    return violated(f"a crash in an {crashed.write.op} left {_what(crashed, found)}", *_evidence(crashed, read))
 
 
 def _what(crashed: Crashed, found: Counter[str]) -> str:
@@ -46,43 +45,41 @@ def _what(crashed: Crashed, found: Counter[str]) -> str:
 
 
 def _made_again(crashed: Crashed) -> Judgement | None:
-    if crashed.again is None:
+    read = crashed.again.first_listing if crashed.again is not None else None
+    if read is None or (found := Counter(read.texts)) == crashed.new:
         return None
-    for read in crashed.again.listed[:1]:
-        found = Counter(read.texts)
-        if found != crashed.new:
-            many = found[crashed.write.text]
-            what = "is not among the facts" if not many else "is there twice" if many > 1 else "is not all there is"
-            reason = f"after a crash the same {crashed.write.op} was made again and returned, and its fact {what}"
-            return violated(reason, *_evidence(crashed, read))
-    return None
+    many = found[crashed.write.text]
+    what = "is not among the facts" if not many else "is there twice" if many > 1 else "is not all there is"
+    reason = f"after a crash the same {crashed.write.op} was made again and returned, and its fact {what}"
+    return violated(reason, *_evidence(crashed, read))
 
 
 def _shown(crashed: Crashed) -> Judgement | None:
     """The prompt shows what a listing does, where it shows the caller's other facts."""
     stretch = crashed.again or crashed.left
-    if not stretch.listed or Counter(stretch.listed[0].texts) != crashed.new:
+    read = stretch.first_listing
+    if read is None or Counter(read.texts) != crashed.new or not stretch.prompts:
         return None
-    for call in stretch.prompts[:1]:
-        shown = set(canaries_in(call.prompt.text))
-        new, old = set(canaries_in(crashed.write.text)), set(canaries_in(crashed.replaced))
-        others = {word for text in crashed.before.texts for word in canaries_in(text)} - new - old
-        if stale := (old - new) & shown:
-            reason = f"after a crash in an update, {min(stale)} is listed no more and in the prompt"
-            return accuse(call, reason, outline(call))
-        if others and others <= shown and (gone := new - shown):
-            reason = f"after a crash in an {crashed.write.op}, {min(gone)} is listed and not in the prompt"
-            return accuse(call, reason, outline(call))
+    call = stretch.prompts[0]
+    shown = set(canaries_in(call.prompt.text))
+    new, old = set(canaries_in(crashed.write.text)), set(canaries_in(crashed.replaced))
+    others = {word for text in crashed.before.texts for word in canaries_in(text)} - new - old
+    if stale := (old - new) & shown:
+        reason = f"after a crash in an update, {min(stale)} is listed no more and in the prompt"
+        return accuse(call, reason, outline(call))
+    if others and others <= shown and (gone := new - shown):
+        reason = f"after a crash in an {crashed.write.op}, {min(gone)} is listed and not in the prompt"
+        return accuse(call, reason, outline(call))
     return None
 
 
 def _forgotten(crashed: Crashed) -> Judgement | None:
     stretch = crashed.forgotten
-    for read in stretch.listed[:1] if stretch is not None and not stretch.write.error else ():
-        if crashed.write.text in read.texts:
-            reason = f"a fact whose {crashed.write.op} a crash had cut short was forgotten, and is still there"
-            return violated(reason, *_evidence(crashed, read))
-    return None
+    read = stretch.first_listing if stretch is not None and not stretch.write.error else None
+    if read is None or crashed.write.text not in read.texts:
+        return None
+    reason = f"a fact whose {crashed.write.op} a crash had cut short was forgotten, and is still there"
+    return violated(reason, *_evidence(crashed, read))
 
 
 def _forgets(history: History, crashes: list[Crashed]) -> bool:
@@ -91,22 +88,23 @@ def _forgets(history: History, crashes: list[Crashed]) -> bool:
     writes = [write for write in history.of(FactWritten) if write.op == "forget" and write.record and not write.error]
     for write in writes:
         if not any(history.same(write.caller, caller) for caller in touched):
-            stretches = stretches_of(history, write)
-            number = next(n for n, stretch in enumerate(stretches) if stretch.write is write)
-            if number and _fewer(stretches[number - 1], stretches[number]):
+            earlier, later = around(history, write)
+            if earlier is not None and _fewer(earlier, later[0]):
                 return True
     return False
 
 
-def _fewer(before: Stretch, after: Stretch) -> bool:
-    return bool(before.listed and after.listed) and len(after.listed[0].texts) < len(before.listed[-1].texts)
+def _fewer(earlier: Stretch, later: Stretch) -> bool:
+    before, after = earlier.last_listing, later.first_listing
+    return before is not None and after is not None and len(after.texts) < len(before.texts)
 
 
 def _unread(crashed: Crashed) -> str:
     """Why nothing can be said of a crash."""
-    if not crashed.left.listed:
+    read = crashed.left.first_listing
+    if read is None:
         return "after a crash the facts could not be listed"
-    if crashed.write.text not in crashed.left.listed[0].texts and crashed.again is None:
+    if crashed.write.text not in read.texts and crashed.again is None:
         return "after a crash the same call was not made again with success"
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memtrace.harness.findings import Judgement, check, held, untested
-from memtrace.harness.history import History, Turn, canaries_in
+from memtrace.harness.history import NEVER, History, Turn, canaries_in
 from memtrace.harness.sightings import remnants, shown_own
 from memtrace.model import Outcome
 
@@ -54,4 +54,4 @@ def _words(turn: Turn) -> list[str]:
 
 def _resumed(history: History, turn: Turn) -> int:
     """When a paused turn's run was gone on with; far in the future where it never was."""
-    return min((other.started for other in history.turns.values() if other.of == turn.id), default=1 << 60)
+    return min((other.started for other in history.turns.values() if other.of == turn.id), default=NEVER)

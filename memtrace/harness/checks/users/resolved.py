@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from memtrace.harness.checks.users.controls import recalled, words_of
 from memtrace.harness.events import Scanned
 from memtrace.harness.findings import Judgement, check, held, outline, told, undecided, untested, violated
-from memtrace.harness.history import History, Source, Turn, canaries_in
+from memtrace.harness.history import NEVER, History, Source, Turn, canaries_in
 from memtrace.harness.leaks import accuse_leaks, blamed, leaks
 from memtrace.harness.resolving import changing
 from memtrace.harness.sightings import sightings
@@ -22,7 +22,7 @@ def unresolved_sees_only_agent_facts(history: History) -> Judgement:
         return accuse_leaks(found, "a caller who cannot be told was shown what belongs to a user")
     if not (turns := _unresolved(history)):
         return untested("every caller could be told")
-    owners_first = min(recalled(history).values(), default=1 << 60) < max(turn.ended for turn in turns)
+    owners_first = min(recalled(history).values(), default=NEVER) < max(turn.ended for turn in turns)
     return held(when=owners_first, otherwise="before, no user was shown their own words again")
 
 

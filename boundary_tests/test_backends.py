@@ -7,6 +7,7 @@ from typing import Final
 
 from memtrace.harness.crashing import crashing
 from memtrace.harness.flatness import measure
+from memtrace.harness.hours import FARTHEST, at_one_moment, in_time_zone
 from memtrace.harness.interrupted import Write, interrupted
 from memtrace.harness.lifecycle import ALONE, ASKS, LIFECYCLE, expect_known
 from memtrace.harness.plane_timing import timing
@@ -58,6 +59,21 @@ def test_the_newest_facts_are_listed_and_the_newest_first(stage: Stage) -> None:
     stage.facts(bob)
 
 
+@rule("backends.newest-means-newest", options=ALONE)
+def test_the_newest_are_the_newest_whatever_the_clocks_say(stage: Stage) -> None:
+    alice = stage.caller()
+    with at_one_moment(stage):
+        for number in range(4):
+            stage.add(alice, f"Alice is in four places at once, number {number} is {stage.canary()}.")
+    for limit in (None, 2, None):
+        stage.facts(alice, limit)
+    for zone in FARTHEST:
+        with in_time_zone(zone):
+            stage.add(alice, f"Alice has flown to {stage.canary()}, where {zone} is the time.")
+            stage.facts(alice, 2)
+    stage.facts(alice)
+
+
 @rule("backends.read-is-flat", options={**ALONE, "tracing": False})
 def test_the_newest_facts_take_no_longer_to_read_where_there_are_many(stage: Stage) -> None:
     stage.require_timed()
@@ -93,6 +109,12 @@ def _ask_all(stage: Stage, names: list[str], texts: list[str]) -> None:
         stage.add(alice, text)
     for text in texts:
         stage.add(alice, text)
+    with at_one_moment(stage):
+        for number in range(4):
+            stage.add(alice, f"Is in four places at once, number {number}.")
+    for zone in FARTHEST:
+        with in_time_zone(zone):
+            stage.add(alice, f"Has flown to where {zone} is the time.")
     for limit in (None, 0, 1, 3, 50):
         stage.facts(alice, limit)
     for number, caller in enumerate(everyone[1:]):

@@ -8,6 +8,7 @@ from histories import ALICE, BOB, A, B, HistoryWriter
 from memtrace.harness.checks import CHECKS
 from memtrace.harness.events import Expected, FactsRead, FactWritten, Noted, StoreFaulty, Timed
 from memtrace.harness.findings import Judgement
+from memtrace.harness.hours import GOES, STOPPED
 from memtrace.harness.slopes import BEST_OF, DURATIONS, NEWEST, STORED, slope
 from memtrace.model import Fact, Verdict
 
@@ -122,6 +123,28 @@ def test_facts_of_one_moment_have_one_order_whichever_it_is() -> None:
     for texts, verdict in ((("one", "two"), Verdict.HELD), (("two", "one"), Verdict.VIOLATED)):
         write.add(FactsRead, op="facts", caller=ALICE, texts=texts, facts=tuple(facts[text] for text in texts))
         assert judged("backends.newest-means-newest", write).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("limit", "texts", "verdict"),
+    [
+        (None, ("three", "one", "two"), Verdict.HELD),
+        (2, ("three", "one"), Verdict.HELD),
+        (2, ("one", "two"), Verdict.VIOLATED),
+        (None, ("one", "three", "two"), Verdict.VIOLATED),
+    ],
+)
+def test_facts_that_came_while_the_clock_stood_still_are_of_one_moment(
+    limit: int | None, texts: tuple[str, ...], verdict: Verdict
+) -> None:
+    write = writer()
+    write.add(Noted, name=STOPPED)
+    write.fact(ALICE, "one")
+    write.fact(ALICE, "two")
+    write.add(Noted, name=GOES)
+    write.fact(ALICE, "three")
+    write.add(FactsRead, op="facts", caller=ALICE, texts=texts, limit=limit)
+    assert judged("backends.newest-means-newest", write).verdict is verdict
 
 
 @pytest.mark.parametrize(

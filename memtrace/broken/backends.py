@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from dataclasses import replace
 
 from opentelemetry.trace import Span
@@ -31,6 +32,24 @@ class LimitsBeforeItSorts(TinyMemory):
     def facts(self, caller: Caller, limit: int | None = None, *, superseded: bool = False) -> list[Fact]:
         found = super().facts(caller, superseded=superseded)
         return found if limit is None or limit >= len(found) else found[len(found) - limit :][::-1]
+
+
+@broken("backends.newest-means-newest")
+class SortsByTheClockOnTheWall(TinyMemory):
+    """Notes when a fact came in the time of day here, and sorts by that."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.came: dict[str, str] = {}
+
+    def put(self, key: Key, text: str, *, source: str = "", confidence: float = 1.0) -> str:
+        record = super().put(key, text, source=source, confidence=confidence)
+        self.came.setdefault(record, time.strftime("%Y-%m-%d %H:%M"))
+        return record
+
+    def facts(self, caller: Caller, limit: int | None = None, *, superseded: bool = False) -> list[Fact]:
+        found = super().facts(caller, superseded=superseded)
+        return sorted(found, key=lambda fact: self.came.get(fact.id, ""), reverse=True)[:limit]
 
 
 @broken("backends.same-answers")

@@ -33,6 +33,7 @@ class Callbacks:
         self._failing: set[tuple[str, str]] = set()
         self._answers: dict[str, deque[object]] = {}
         self._moved = 0.0
+        self._stopped_at: float | None = None
 
     # What the script sets up
 
@@ -55,6 +56,14 @@ class Callbacks:
     def advance(self, seconds: float) -> None:
         """Move the clock."""
         self._moved += seconds
+
+    def stop_clock(self) -> None:
+        """Let the clock stand still."""
+        self._stopped_at = self.clock()
+
+    def start_clock(self) -> None:
+        """Let the clock go on, from the time that it is."""
+        self._stopped_at = None
 
     # What the environment offers
 
@@ -89,7 +98,7 @@ class Callbacks:
 
     def clock(self) -> float:
         """Seconds since the epoch, as far as the system can tell."""
-        return time.time() + self._moved
+        return time.time() + self._moved if self._stopped_at is None else self._stopped_at
 
     def call(self, name: str, payload: Any, turn: str) -> Any:
         """One of the above, by name, for another process; an id that is no text travels as ``{"not-an-id": …}``."""

@@ -136,7 +136,7 @@ _TABLE = (
     Rule("processes.two-writers", Kind.SCENARIO, "two processes writing at once lose nothing, or one fails loudly", ("shared",), "R"),
 
     Rule("backends.lifecycle", Kind.EXPECTATION, "add, update, retrieve, forget and isolation work on each backend", ("facts", "turns"), "B"),
-    Rule("backends.same-answers", Kind.COMPARISON, "the same calls give the same answers on each backend: limits None/0/1/n, NUL, 1 MB, every Unicode plane, odd ids", ("facts", "list"), "R"),
+    Rule("backends.same-answers", Kind.COMPARISON, "the same calls give the same answers on each backend: limits None/0/1/n, equal times, another time zone, NUL, 1 MB, every Unicode plane, odd ids", ("facts", "list"), "R"),
     Rule("backends.newest-means-newest", Kind.INVARIANT, "the newest n are the newest n, newest first, with a defined order for ties", ("list",), "BR"),
     Rule("backends.read-is-flat", Kind.SCENARIO, "the time of reading a user's newest does not grow with what they have stored: a slope with its confidence interval; inconclusive where the machine is too noisy to tell (run with `--timed`, and by proof 5)", ("facts", "list"), "B", timed=True),
     Rule("backends.add-is-atomic", Kind.SCENARIO, "a crash at any point of an add or an update leaves the old or the new state: all facts as they were, or with the change, and the same call made again makes it", ("facts", "reopen"), "R"),

@@ -9,6 +9,7 @@ from memtrace.harness.events import FactsRead, FactWritten, Noted
 from memtrace.harness.expectations import met
 from memtrace.harness.findings import Judgement, check, clipped, held, undecided, untested, violated
 from memtrace.harness.history import History
+from memtrace.harness.hours import GOES, STOPPED
 from memtrace.model import Evidence
 
 _RULE = "backends.same-answers"
@@ -46,11 +47,21 @@ def _listings(history: History) -> Iterator[FactsRead]:
 
 
 def _written(history: History, read: FactsRead) -> dict[str, int]:
-    """The texts that the reader's facts were given one after the other in the reader's process, each once, by when."""
+    """The texts of the reader's facts that were added in the reader's process, each once, by when."""
     events = [e for e in history.of(FactWritten) if e.at < read.at and e.op in ("add", "update") and not e.error]
     mine = [e for e in events if history.same(e.caller, read.caller) and e.scope == "user"]
     texts = [event.text for event in mine]
-    return {e.text: e.at for e in mine if texts.count(e.text) == 1 and e.process == read.process and e.op == "add"}
+    return {
+        e.text: _moment(history, e.at)
+        for e in mine
+        if texts.count(e.text) == 1 and e.process == read.process and e.op == "add"
+    }
+
+
+def _moment(history: History, at: int) -> int:
+    """A place in the order; one for all that happened while the clock stood still."""
+    clock = [event for event in history.of(Noted) if event.name in (STOPPED, GOES) and event.at < at]
+    return clock[-1].at if clock and clock[-1].name == STOPPED else at
 
 
 def _out_of_order(read: FactsRead, written: dict[str, int]) -> str:

@@ -124,6 +124,19 @@ def test_whatever_the_plane_does_the_last_facts_are_kept_and_it_is_left_alone(pl
     assert KEY not in caplog.text
 
 
+@pytest.mark.parametrize("fault", ["401", "403", "refused", "html"])
+def test_the_warning_says_whether_there_are_facts_to_serve(plane, fault, caplog):
+    fresh, knowing = plane.client(), plane.client()
+    knowing.read("shop")
+    plane.fails(fault)
+    assert (fresh.read("shop").facts, fresh.read("shop").freshness) == ((), "missing")
+    assert knowing.read("shop").facts == ("We close at six.",)
+    of_fresh, of_knowing = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "there are no facts to serve" in of_fresh
+    assert "the last facts are served" in of_knowing
+    assert {record.name for record in caplog.records} == {"memtrace.plane"}
+
+
 def test_a_redirect_is_not_followed(plane):
     plane.fails("redirect")
     assert plane.client().read("shop").freshness == "missing"

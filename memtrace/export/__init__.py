@@ -2,11 +2,20 @@
 
 ::
 
-    memtrace.configure(service="pet-shop", names=["gpt-4o"], endpoint="http://collector:4317", local="record")
+    memtrace.configure(service="pet-shop", names=["porter", "gpt-4o"], local="record", endpoint="http://collector:4317")
 
 or, beside a provider of one's own, ``provider.add_span_processor(BatchSpanProcessor(memtrace.export.otlp()))``, or with
 environment variables alone, ``OTEL_TRACES_EXPORTER=memtrace_otlp``.
 """
+
+from memtrace.errors import UsageError
+
+try:
+    import opentelemetry.sdk  # noqa: F401  what all of this works with
+except ImportError as missing:
+    raise UsageError(
+        "memtrace.configure and memtrace.export need OpenTelemetry's SDK: pip install 'memtrace-otel[export]'"
+    ) from missing
 
 from memtrace.export.collector import OTLPLogs, OTLPMetrics, OTLPSpans, otlp, otlp_logs, otlp_metrics
 from memtrace.export.erasing import erase

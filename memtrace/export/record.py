@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from memtrace.errors import UsageError
 from memtrace.export.record_files import file_opened, files_of, locked, make_directory, opened_millis, own_files
-from memtrace.export.record_lines import line_of, parsed, spans_of
+from memtrace.export.record_lines import encoder, line_of, parsed, spans_of
 from memtrace.export.withheld import lost
 
 MOST_BYTES: Final = 64 * 2**20
@@ -42,7 +42,7 @@ class LocalRecord(SpanExporter):
         clock: seconds since the epoch.
 
     Raises:
-        UsageError: the directory cannot be written to, or a bound is not positive.
+        UsageError: the directory cannot be written to, a bound is not positive, or the extra is not installed.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class LocalRecord(SpanExporter):
         for name, bound in (("max_bytes", max_bytes), ("max_age", max_age)):
             if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not 0 < bound < inf:
                 raise UsageError(f"{name}={bound!r} is no bound of a record; give a number above 0")
+        encoder()
         self.directory = Path(directory).expanduser()
         self._max_bytes, self._max_age, self._clock = max_bytes, max_age, clock
         try:

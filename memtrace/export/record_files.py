@@ -5,6 +5,7 @@ A file is named by the time it was opened: ``spans-<milliseconds since the epoch
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISREG
 from typing import Final
+
+BEGUN: Final = ".erasing"
+"""Holds the ids of the traces that an erasure is about to remove."""
 
 _PATTERN: Final = "spans-*.jsonl"
 _NEW: Final = ".new"
@@ -58,12 +62,22 @@ def opened_millis(file: Path) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
+def read(file: Path) -> bytes:
+    """What a file holds; nothing where there is none, or only what has its name."""
+    return file.read_bytes() if _is_regular(file) else b""
+
+
 def replace(file: Path, lines: Sequence[bytes]) -> None:
     """Put these lines in place of a file, which stays its owner's, whoever does it; with none, it goes."""
-    if not lines:
+    if lines:
+        written(file, lines, owner=file.stat())
+    else:
         file.unlink()
-        return
-    new, owner = file.with_suffix(_NEW), file.stat()
+
+
+def written(file: Path, lines: Sequence[bytes], *, owner: os.stat_result) -> None:
+    """Write a file, whole and on the disk or not at all."""
+    new = file.with_name(file.name + _NEW)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -72,8 +86,21 @@ def replace(file: Path, lines: Sequence[bytes]) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         new.replace(file)
+        synced(file.parent)
     finally:
         new.unlink(missing_ok=True)
+
+
+def synced(directory: Path) -> None:
+    """Which files it has, and lacks, is on the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # Some file systems do not do this for a directory.
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _give(descriptor: int, owner: os.stat_result) -> None:

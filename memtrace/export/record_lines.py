@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from memtrace.errors import UsageError
+
 
 def line_of(spans: Sequence[ReadableSpan]) -> bytes:
     """The line for a batch, with its newline."""
-    from opentelemetry.exporter.otlp.json.common.trace_encoder import encode_spans
+    return dumped(encoder().encode_spans(spans).to_dict())
 
-    return dumped(encode_spans(spans).to_dict())
+
+def encoder() -> Any:
+    """The SDK's module that writes spans as OTLP/JSON.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return import_module("opentelemetry.exporter.otlp.json.common.trace_encoder")
+    except ImportError as missing:
+        raise UsageError(
+            "a local record needs OpenTelemetry's JSON encoder: pip install 'memtrace-otel[export]'"
+        ) from missing
 
 
 def dumped(batch: Any) -> bytes:

@@ -183,13 +183,14 @@ class PlaneFacts:
         with self._lock:
             over = failure.of_agent and self._outage.ends()
             news = (last.outage if failure.of_agent else self._outage).begins(failure, self._clock(), pause)
+            served = "there are no facts to serve" if last.read_at is None else "the last facts are served"
         if over:
             _log.info("the plane at %s can be read again", self._url)
         if news:
             what = "refuses the API key or what it may read" if failure.status is Status.UNAUTHORIZED else "failed"
             _log.warning(
-                "the plane at %s %s (%s), for agent %.80r: the last facts are served, next try in %g s",
-                self._url, what, failure, agent, pause,
+                "the plane at %s %s (%s), for agent %.80r: %s, next try in %g s",
+                self._url, what, failure, agent, served, pause,
             )  # fmt: skip
 
     def _succeeded(self, agent: str, last: _Last, answer: Answer, facts: list[str] | None, question: str) -> None:

@@ -5,6 +5,15 @@ once for each turn; the `MemoryTurn` that this gives is read before the model is
 succeeded. An `Agent`, a `Swarm` or a `Supervisor` does that; `ChatModel` is what answers.
 """
 
+from memtrace.errors import UsageError
+
+try:
+    import httpcore  # noqa: F401
+    import httpx  # noqa: F401
+    import numpy  # noqa: F401, ICN001
+except ImportError as missing:
+    raise UsageError(f"the reference memory needs {missing.name}: pip install 'memtrace-otel[reference]'") from missing
+
 from memtrace.reference.agent import Agent, AsyncStreamedRun, StreamedRun
 from memtrace.reference.checkpoints import Checkpoints, ResumeRefused
 from memtrace.reference.drivers import Cancellation, Cancelled

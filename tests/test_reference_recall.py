@@ -14,7 +14,6 @@ from memtrace.errors import AdapterError, StoreError, UsageError
 from memtrace.model import Author, Message
 from memtrace.reference import HashEmbedder, Namespace, ProcessRecall, SqliteRecall
 from memtrace.reference.embedding import embedded
-from memtrace.reference.vectors import VectorIndex
 
 pytestmark = pytest.mark.filterwarnings("ignore::memtrace.identity.IdKeyWarning")
 
@@ -244,18 +243,6 @@ def test_a_recall_file_that_cannot_be_opened_is_one_clear_line(tmp_path):
     (tmp_path / "text.db").write_text("no database" * 100)
     with pytest.raises(StoreError, match=r"text\.db"):
         SqliteRecall(tmp_path / "text.db")
-
-
-def test_an_index_is_exact_however_it_was_filled():
-    vectors = embedded(HashEmbedder(16), [f"text {n}" for n in range(60)])
-    index = VectorIndex()
-    for number, vector in enumerate(vectors):
-        index.put(number, vector)
-    index.drop({n for n in range(60) if n % 3})
-    found = index.nearest(vectors[30], 60)
-    assert found[0] == (30, pytest.approx(1.0, abs=1e-6))
-    assert sorted(number for number, _ in found) == list(range(0, 60, 3))
-    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
 
 
 def searching(lab, **options):

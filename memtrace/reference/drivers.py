@@ -2,49 +2,34 @@
 
 Both keep to the same manners. An effect that raises, raises inside the turn. Whoever leaves a stream early, from
 whatever task or thread, or just forgets it, abandons the turn. A cancelled turn first lets a running `Blocking` effect
-end: a write is whole, and nothing of a turn goes on after it.
+end, and one that has not begun never does: a write is whole, and nothing of a turn goes on after it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing, closing, suppress
 from contextvars import Context
+from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from memtrace.errors import MemtraceError
 from memtrace.reference.effects import Blocking, Complete, Core, Emit, Proceed, Request, Stream
 from memtrace.reference.models import Completion, ModelError
+from memtrace.reference.threads import Threads
 
 T = TypeVar("T")
 _READING: Final[set[asyncio.Task[Completion]]] = set()
 """An event loop holds no task that waits: one whose stream was forgotten must live until it is cancelled."""
 
 
-_MOST_THREADS: Final = 256
-
-
-class _Threads:
-    """Where the blocking steps of turns on event loops run.
-
-    Not in an event loop's own threads, which are few: turns that wait for a store would take them all, and with them
-    all that looks up a host's name. A forked child has none of its parent's.
-    """
-
-    def __init__(self) -> None:
-        self.start_anew()
-        os.register_at_fork(after_in_child=self.start_anew)
-
-    def start_anew(self) -> None:
-        self.pool = ThreadPoolExecutor(_MOST_THREADS, "memtrace-turn")
-
-
-_threads: Final = _Threads()
+_THREADS: Final = Threads()
+"""Not an event loop's own, which are few: turns that wait for a store would take them all, and with them all that looks
+up a host's name."""
 
 
 class Cancelled(MemtraceError):
@@ -242,7 +227,7 @@ def _called(work: Callable[[], object], context: Context) -> object:
 async def _acalled(work: Callable[[], object], context: Context) -> object:
     if inspect.iscoroutinefunction(work):
         return await _task(work(), context)
-    value = await _to_the_end(asyncio.get_running_loop().run_in_executor(_threads.pool, context.run, _tame, work))
+    value = await _to_the_end(_THREADS.start(partial(context.run, _tame, work)))
     return await _task(_awaited(value), context) if inspect.isawaitable(value) else value
 
 
@@ -262,11 +247,13 @@ def _task(coroutine: Coroutine[Any, Any, T], context: Context) -> asyncio.Task[T
     return asyncio.get_running_loop().create_task(coroutine, context=context)
 
 
-async def _to_the_end(work: asyncio.Future[T]) -> T:
-    """Wait for a thread; a cancellation is raised after its work, not instead of it."""
+async def _to_the_end(begun: Future[T]) -> T:
+    """Wait for a thread; a cancellation is raised after its work, not instead of it, unless that has yet to begin."""
+    work = asyncio.wrap_future(begun)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
+        begun.cancel()
         while not work.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({work})

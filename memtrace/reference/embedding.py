@@ -66,6 +66,16 @@ def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
     return vectors
 
 
+def require_length(vector: Vector, length: int) -> None:
+    """Refuse a fact's vector that cannot be compared with the query's.
+
+    Raises:
+        AdapterError: it is not as long.
+    """
+    if vector.size != length:
+        raise AdapterError(f"the embedder gave {vector.size} numbers where the query's vector has {length}")
+
+
 def _unit(raw: Sequence[float]) -> Vector:
     try:
         vector = np.asarray(raw, dtype=np.float32)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memtrace.model import Record, Scope
-from memtrace.reference.embedding import Embedder, embedded
+from memtrace.reference.embedding import Embedder, embedded, require_length
 from memtrace.reference.vectors import VectorIndex
 from memtrace.stores.contract import FactStore
 from memtrace.stores.vectors import Match
@@ -26,8 +26,9 @@ class _Vectors:
 class IndexedSearch:
     """Facts near a query, each scope in an index of its own.
 
-    Every query first reads what is active in the store, embeds what is new and drops the vectors of what is gone, so
-    what another process added, updated or forgot is seen. At most ``scopes`` indexes are kept.
+    Every query first reads what is active in the store, drops the vectors of what is gone and embeds what is new, so
+    what another process added, updated or forgot is seen; and whatever has no vector as long as the query's, should the
+    embedder change that. At most ``scopes`` indexes are kept.
     """
 
     def __init__(self, store: FactStore, embedder: Embedder, *, scopes: int = 10_000) -> None:
@@ -42,10 +43,11 @@ class IndexedSearch:
         vectors = self._of(scope)
         with vectors.lock:
             records = {record.id: record for record in self._store.newest(scope, None)}
-            self._synchronize(vectors, records, outgoing)
+            _drop_what_is_gone(vectors, records)
             if not records or not query.strip():
                 return []
             [wanted] = embedded(self._embedder, [outgoing(query)])
+            self._embed(vectors, records.values(), wanted.size, outgoing)
             nearest = vectors.index.nearest(wanted, len(records) if limit is None else limit)
             return [Match(records[number], score) for number, score in nearest]
 
@@ -62,21 +64,18 @@ class IndexedSearch:
                 self._scopes.popitem(last=False)
             return vectors
 
-    def _synchronize(self, vectors: _Vectors, records: dict[int, Record], outgoing: Callable[[str], str]) -> None:
-        gone = {
-            number for number, text in vectors.texts.items() if number not in records or records[number].text != text
-        }
-        if gone:
-            vectors.index.drop(gone)
-            for number in gone:
-                del vectors.texts[number]
-        self._embed(vectors, [record for number, record in records.items() if number not in vectors.texts], outgoing)
-
-    def _embed(self, vectors: _Vectors, new: Iterable[Record], outgoing: Callable[[str], str]) -> None:
-        records = list(new)
-        if not records:
+    def _embed(self, vectors: _Vectors, records: Iterable[Record], length: int, outgoing: Callable[[str], str]) -> None:
+        new = [record for record in records if not vectors.index.has(record.id, length)]
+        if not new:
             return
-        made = embedded(self._embedder, [outgoing(record.text) for record in records])
-        for record, vector in zip(records, made, strict=True):
-            vectors.index.put(record.id, vector)
-            vectors.texts[record.id] = record.text
+        made = embedded(self._embedder, [outgoing(record.text) for record in new])
+        require_length(made[0], length)
+        vectors.index.put({record.id: vector for record, vector in zip(new, made, strict=True)})
+        vectors.texts.update((record.id, record.text) for record in new)
+
+
+def _drop_what_is_gone(vectors: _Vectors, records: Mapping[int, Record]) -> None:
+    gone = {number for number, text in vectors.texts.items() if number not in records or records[number].text != text}
+    vectors.index.drop(gone)
+    for number in gone:
+        del vectors.texts[number]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -136,7 +137,6 @@ class Recall:
 class _Compartment:
     messages: dict[int, Message] = field(default_factory=dict)
     vectors: VectorIndex = field(default_factory=VectorIndex)
-    placed: set[int] = field(default_factory=set)
 
 
 class ProcessRecall:
@@ -160,17 +160,16 @@ class ProcessRecall:
         """As `RecallIndex.place`."""
         with self._lock:
             compartment = self._compartments.get(namespace, _Compartment())
-            for number, vector in vectors.items():
-                if number in compartment.messages and number not in compartment.placed:
-                    compartment.vectors.put(number, vector)
-                    compartment.placed.add(number)
+            there = {number: vector for number, vector in vectors.items() if number in compartment.messages}
+            compartment.vectors.put(there)
 
-    def unplaced(self, namespace: Namespace, dimension: int, limit: int) -> list[tuple[int, str]]:  # noqa: ARG002
-        """As `RecallIndex.unplaced`; in one process the length of the vectors does not change."""
+    def unplaced(self, namespace: Namespace, dimension: int, limit: int) -> list[tuple[int, str]]:
+        """As `RecallIndex.unplaced`."""
         with self._lock:
             compartment = self._compartments.get(namespace, _Compartment())
-            waiting = sorted(compartment.messages.keys() - compartment.placed, reverse=True)[:limit]
-            return [(number, compartment.messages[number].text) for number in waiting]
+            newest = reversed(compartment.messages.items())
+            waiting = (item for item in newest if not compartment.vectors.has(item[0], dimension))
+            return [(number, message.text) for number, message in islice(waiting, limit)]
 
     def search(self, namespace: Namespace, vector: Vector, limit: int) -> list[Hit]:
         """As `RecallIndex.search`."""
@@ -187,9 +186,7 @@ class ProcessRecall:
             gone = compartment.messages.keys() & set(numbers)
             for number in gone:
                 del compartment.messages[number]
-            if gone & compartment.placed:
-                compartment.vectors.drop(gone)
-                compartment.placed -= gone
+            compartment.vectors.drop(gone)
             return len(gone)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memtrace.errors import AdapterError, StoreError
+from memtrace.errors import StoreError
 from memtrace.model import Record, Scope
-from memtrace.reference.embedding import Embedder, Vector, embedded
+from memtrace.reference.embedding import Embedder, Vector, embedded, require_length
 from memtrace.stores.vectors import FactVectors, Match, Nearest
 
 _PROBE: Final = "The quick brown fox jumps over the lazy dog."
@@ -32,7 +32,7 @@ class _Query:
         return self.vectors.nearest(self.scope, self.wanted.tolist(), embedder=self.embedder, limit=limit)
 
     def put(self, records: Sequence[Record], made: Sequence[Vector]) -> None:
-        _require_size(made[0], self.wanted.size)
+        require_length(made[0], self.wanted.size)
         by_id = {record.id: vector.tolist() for record, vector in zip(records, made, strict=True)}
         self.vectors.put(self.scope, by_id, embedder=self.embedder)
 
@@ -66,7 +66,7 @@ class StoredSearch:
         number = self._numbers.get(wanted.size)
         if number is None:
             [probe] = embedded(self._embedder, [_PROBE])
-            _require_size(probe, wanted.size)
+            require_length(probe, wanted.size)
             number = self._numbers[wanted.size] = vectors.embedder(probe.tolist())
         return number
 
@@ -74,8 +74,3 @@ class StoredSearch:
         for first in range(0, len(records), _AT_ONCE):
             some = records[first : first + _AT_ONCE]
             asked.put(some, embedded(self._embedder, [asked.outgoing(record.text) for record in some]))
-
-
-def _require_size(vector: Vector, size: int) -> None:
-    if vector.size != size:
-        raise AdapterError(f"the embedder gave {vector.size} numbers where the query's vector has {size}")

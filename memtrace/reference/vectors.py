@@ -1,13 +1,12 @@
-"""Vectors by number, nearest first: one small usearch index."""
+"""Vectors by number, nearest first: one small usearch index for each length of vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from memtrace.errors import AdapterError
 from memtrace.reference.embedding import Vector
 
 _EXACT_UP_TO: Final = 20_000
@@ -15,43 +14,53 @@ _EXACT_UP_TO: Final = 20_000
 
 
 class VectorIndex:
-    """Unit vectors, each under a number. Not safe to share between threads without a lock of the owner's."""
+    """Unit vectors, each under a number; those of one length are compared with each other alone.
+
+    Not safe to share between threads without a lock of the owner's.
+    """
 
     def __init__(self) -> None:
-        self._index: Any = None
+        self._indexes: dict[int, Any] = {}  # by the length of their vectors
+        self._lengths: dict[int, int] = {}  # by number
 
     def __len__(self) -> int:
-        return 0 if self._index is None else len(self._index)
+        return sum(len(index) for index in self._indexes.values())
 
-    def put(self, key: int, vector: Vector) -> None:
-        """Keep a vector under a number that has none yet."""
-        if self._index is None:
-            self._index = _index(vector.size)
-        if vector.size != self._index.ndim:
-            raise AdapterError(f"the embedder gave {vector.size} numbers where earlier vectors have {self._index.ndim}")
-        self._index.add(key, vector)
+    def has(self, number: int, length: int) -> bool:
+        """Whether there is a vector of this length under this number."""
+        return self._lengths.get(number) == length
 
-    def drop(self, keys: Collection[int]) -> None:
+    def put(self, vectors: Mapping[int, Vector]) -> None:
+        """Keep vectors, in the place of those of another length; a number that has one of this length keeps that."""
+        new = {number: vector for number, vector in vectors.items() if not self.has(number, vector.size)}
+        self.drop(new.keys())
+        for number, vector in new.items():
+            if vector.size not in self._indexes:
+                self._indexes[vector.size] = _index(vector.size)
+            self._indexes[vector.size].add(number, vector)
+            self._lengths[number] = vector.size
+
+    def drop(self, numbers: Collection[int]) -> None:
         """Forget the vectors under these numbers.
 
-        The index is built anew from the others: usearch's own removal only marks a slot free, and the vector stays.
+        Their index is built anew from the others: usearch's own removal only marks a slot free, and the vector stays.
         """
-        kept = [key for key in self._keys() if key not in keys]
-        old, self._index = self._index, None
-        if kept:
-            self._index = _index(old.ndim)
-            keys = np.array(kept, dtype=np.uint64)
-            self._index.add(keys, np.stack(old.get(keys)))
+        lengths = {self._lengths.pop(number) for number in set(numbers) & self._lengths.keys()}
+        for length in lengths:
+            old = self._indexes.pop(length)
+            kept = [int(key) for key in old.keys if self.has(int(key), length)]
+            if kept:
+                self._indexes[length] = _index(length)
+                keys = np.array(kept, dtype=np.uint64)
+                self._indexes[length].add(keys, np.stack(old.get(keys)))
 
     def nearest(self, vector: Vector, limit: int) -> list[tuple[int, float]]:
         """Up to ``limit`` numbers with the cosine of their angle to ``vector``, nearest first."""
-        if not len(self) or limit <= 0 or vector.size != self._index.ndim:
+        index = self._indexes.get(vector.size)
+        if index is None or limit <= 0:
             return []
-        matches = self._index.search(vector, min(limit, len(self)), exact=len(self) <= _EXACT_UP_TO)
+        matches = index.search(vector, min(limit, len(index)), exact=len(index) <= _EXACT_UP_TO)
         return [(int(match.key), 1.0 - float(match.distance)) for match in matches]
-
-    def _keys(self) -> list[int]:
-        return [] if self._index is None else [int(key) for key in self._index.keys]
 
 
 def _index(dimension: int) -> Any:

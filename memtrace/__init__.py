@@ -9,8 +9,10 @@
     memtrace.configure(service="pet-shop", endpoint="http://collector:4317")
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from memtrace.errors import UsageError
 from memtrace.model import Scope
 from memtrace.redaction import Policy
 from memtrace.tracing import model_call, read, turn, write
@@ -23,9 +25,15 @@ __all__ = ["Policy", "Scope", "configure", "instrument", "model_call", "read", "
 
 
 def __getattr__(name: str) -> Any:
-    """`configure` needs the SDK, which is loaded for those who call it."""
+    """`configure` needs the SDK, which is loaded for those who use it; where there is none, calling it says so."""
     if name == "configure":
-        from memtrace.export import configure
-
+        try:
+            from memtrace.export import configure
+        except UsageError as missing:
+            return partial(_refuse, str(missing))
         return configure
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _refuse(why: str, **_options: Any) -> None:
+    raise UsageError(why)

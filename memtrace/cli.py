@@ -95,9 +95,13 @@ def _version() -> str:
 
 def _need(extra: str) -> None:
     """Raise `UsageError`, one line, where an extra was not installed."""
-    for module in EXTRAS[extra]:
-        if find_spec(module) is None:
-            raise UsageError(f"this needs {module}, which is not here: pip install 'memtrace-otel[{extra}]'")
+    if module := _missing(extra):
+        raise UsageError(f"this needs {module}, which is not here: pip install 'memtrace-otel[{extra}]'")
+
+
+def _missing(extra: str) -> str:
+    """The first module of an extra that was not installed, or ``""``."""
+    return next((module for module in EXTRAS[extra] if find_spec(module) is None), "")
 
 
 def _become(module: str, *arguments: str) -> NoReturn:
@@ -122,9 +126,10 @@ def _check_command(parser: argparse.ArgumentParser) -> None:
         " store of yours; nothing destructive runs on that unless asked for",
     )  # fmt: skip
     parser.add_argument(
-        "--rule", action="append", default=[], metavar="GLOB", help="only rules that match; may be repeated"
-    )
-    parser.add_argument("--scripts", type=int, metavar="N", help="how many random scripts to play as well")
+        "--rule", action="append", default=[], metavar="GLOB", help="only scripts of rules that match; may be repeated"
+        " (invariants that these scripts bear on are judged too)",
+    )  # fmt: skip
+    parser.add_argument("--scripts", type=_count, metavar="N", help="how many random scripts to play as well")
     parser.add_argument("--timed", action="store_true", help="judge the rules that time reads too")
     parser.add_argument("--destructive", action="store_true", help="let tests damage the store given with --store")
     parser.add_argument(
@@ -137,11 +142,17 @@ def _check_command(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_check)
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of scripts")
+    return int(text)
+
+
 def _check(options: argparse.Namespace) -> int:
     _need("suite")
     from memtrace.harness.rules import as_glob
 
-    command = ["-q", "--no-header", *_OF_THE_SUITE, "--pyargs", "boundary_tests"]
+    command = ["-q", "--no-header", "--show-capture=no", *_OF_THE_SUITE, "--pyargs", "boundary_tests"]
     command += ["--memory", options.memory, *(word for rule in options.rule for word in ("--rule", as_glob(rule)))]
     command += _given(
         store=options.store, scripts=options.scripts, history=options.history, ledger_json=options.json, junitxml=options.junit,
@@ -189,7 +200,6 @@ def _rules_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _rules(options: argparse.Namespace) -> int:
-    _need("suite")
     from memtrace.harness import pages
     from memtrace.harness.rules import RULES, as_glob, matching
 
@@ -197,7 +207,7 @@ def _rules(options: argparse.Namespace) -> int:
     if options.json:
         print(pages.as_json(rules))
     else:
-        print(pages.page(rules[0]) if options.rule in RULES else pages.listing(rules))
+        print(pages.page(rules[0], exhibits=not _missing("suite")) if options.rule in RULES else pages.listing(rules))
     return 0
 
 

@@ -28,6 +28,8 @@ _PROPERTY = "memtrace"
 _SYSTEM = "memtrace-system"
 _REPORTER = "memtrace-reporter"
 _STDERR = 2
+_NO_COUNT = -2
+"""How terse pytest must be told to be so that it does not say that no tests ran, where the reason follows."""
 _LAST_SECONDS = 2
 """How long a process may take to end by itself in which a call of the system's never ended."""
 
@@ -40,7 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--store", metavar="STORES", help="what scripts run on, with commas between: sqlite, postgres, redis (a server"
         " is started), or the URL of a store of yours (nothing destructive runs on it unless asked for)",
     )  # fmt: skip
-    group.addoption("--rule", action="append", default=[], metavar="GLOB", help="only tests of rules that match")
+    group.addoption(
+        "--rule", action="append", default=[], metavar="GLOB", help="only scripts of rules that match"
+        " (invariants that these scripts bear on are judged too)",
+    )  # fmt: skip
     group.addoption("--destructive", action="store_true", help="let tests damage the store given with --store")
     group.addoption("--timed", action="store_true", help="judge the rules that time reads, too")
     group.addoption("--scripts", type=_count, default=20, metavar="N", help="random scripts to play (default: 20)")
@@ -124,6 +129,7 @@ def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
             prepare(Path(directory))
         words = config.getoption("store") or ""
         stores = stores_named(words)
+        first = True
         for store in stores:
             if (name := store.name if len(stores) > 1 else "") not in chosen:
                 continue
@@ -139,8 +145,11 @@ def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
             config.add_cleanup(partial(_close_suite, suite))
             if not store.missing:
                 suite.probe()
+                suite.find_home(first=first)
+                first = False
         _try_to_read(config.getoption("script"))
     except MemtraceError as error:
+        config.option.verbose = min(config.option.verbose, _NO_COUNT)
         raise pytest.UsageError(str(error)) from None
 
 
@@ -210,7 +219,8 @@ def _report(item: pytest.Item, suite: Suite, entries: Sequence[Entry]) -> None:
     from memtrace.harness.reporting import dump_entries
 
     item.user_properties.append((_PROPERTY, dump_entries(entries)))
-    item.user_properties.append((_SYSTEM, f"{suite.memory}\n{suite.version}\n{suite.note}"))
+    notes = [note for note in (suite.note, suite.elsewhere) if note]
+    item.user_properties.append((_SYSTEM, "\n".join([suite.memory, suite.version, *notes])))
 
 
 @pytest.fixture
@@ -285,9 +295,10 @@ class _Reporter:
         from memtrace.harness.ledger import Ledger
         from memtrace.harness.reporting import load_entries
 
+        system, version, *notes = str(dict(report.user_properties)[_SYSTEM]).split("\n")
         if self._ledger is None:
-            system, version, note = str(dict(report.user_properties)[_SYSTEM]).split("\n")
-            self._ledger = Ledger(system, version, note)
+            self._ledger = Ledger(system, version)
+        self._ledger.notes.update(dict.fromkeys(notes))
         for text in texts:
             self._ledger.add(load_entries(str(text)))
 

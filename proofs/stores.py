@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Final
 
 from memtrace.errors import AdapterError
 from memtrace.harness.session import Suite, make_suite
-from memtrace.harness.tested_store import TestedStore
+from memtrace.harness.tested_store import ELSEWHERE, OWN, TestedStore
 from memtrace.harness.upstream import Upstream
 from memtrace.model import Verdict
 from proofs.act import WORST_FIRST, Proof, Result, missing_result, run, worst
 
-OWN: Final = "its own"
-"""The store's name where a memory takes none of them."""
-
 
 class Home(Enum):
-    """Where a memory that was given a store keeps its facts."""
+    """Where a memory that was given a store keeps its facts; nowhere, where it or the store is not to be had."""
 
     GIVEN = "in the store"
-    OWN = "elsewhere than in the store that it is given"
-    NONE = "nowhere, since it or the store is not to be had"
+    OWN = "elsewhere"
+    NONE = "nowhere"
 
 
 def run_on_each(
@@ -60,19 +56,12 @@ def _try_store(suite: Suite, *, must_open: bool) -> tuple[Home, str]:
     if suite.store.missing:
         return Home.NONE, suite.store.missing
     try:
-        claims = suite.probe()
+        suite.probe()
     except AdapterError as error:
         if must_open:
             raise
         return Home.NONE, str(error)
-    if "facts" not in claims or not suite.store.fresh:
-        return Home.GIVEN, ""
-    with suite.stage("a fact is kept") as stage:
-        stage.add(stage.caller(), "The shop closes at six.")
-        stage.close_system()
-        if suite.store.holds(stage.environment().store_url):
-            return Home.GIVEN, ""
-    return Home.OWN, f"the memory keeps its facts {Home.OWN.value}"
+    return (Home.OWN, ELSEWHERE) if suite.leaves_store_empty() else (Home.GIVEN, "")
 
 
 def verdicts(results: Sequence[Result]) -> dict[str, Verdict]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -108,6 +109,20 @@ def test_check_fails_and_what_it_prints_shows_the_same_again(here: Path) -> None
     assert "users.id-not-in-prompt VIOLATED" in rerun.stdout
 
 
+def test_what_a_memory_logs_does_not_bury_what_is_wrong_with_it(here: Path) -> None:
+    (here / "chatty.py").write_text(
+        "import logging\nfrom adapters import Wrong\n"
+        "class Chatty(Wrong):\n    def turn(self, caller, text):\n"
+        "        logging.getLogger('chatty').warning('a turn begins')\n        return super().turn(caller, text)\n"
+    )
+    done = memtrace("check", "chatty:Chatty", "--rule", "users.id-not-in-prompt", "--scripts", "0", cwd=here)
+    assert "users.id-not-in-prompt VIOLATED" in done.stdout
+    assert "a turn begins" not in done.stdout
+    again = next(line for line in done.stdout.splitlines() if "again: " in line).partition("again: ")[2]
+    words = [sys.executable, "-m", *shlex.split(again)]
+    assert "a turn begins" in subprocess.run(words, cwd=here, capture_output=True, text=True, check=False).stdout
+
+
 def test_check_goes_by_no_options_of_the_project_it_is_called_in(here: Path) -> None:
     (here / "pytest.ini").write_text("[pytest]\naddopts = --cov=nosuch -k nothing\n")
     done = memtrace("check", "adapters:Good", "--rule", "users.own-memory-recalled", cwd=here)
@@ -162,6 +177,8 @@ def test_a_boundary_is_a_selection(here: Path) -> None:
     ("arguments", "status", "line"),
     [
         (["check", "nosuch"], 4, "--memory 'nosuch' is unknown: give one of fastaiagent"),
+        (["check", "adapters"], 4, "or package.module:factory; did you mean adapters:make, or what its factory"),
+        (["check", "./adapters.py"], 4, "; did you mean adapters:make, or what its factory"),
         (["check", "adapters:raising"], 4, "the factory raised RuntimeError: no database here"),
         (["check", "adapters:Good", "--rule", "users.nosuch"], 4, "there is no rule 'users.nosuch'"),
         (["prove", "9"], 4, "there is no proof 9"),
@@ -175,6 +192,7 @@ def test_what_cannot_be_run_is_one_line(here: Path, arguments: list[str], status
     [printed] = filter(None, done.stderr.splitlines())
     assert line in printed
     assert "Traceback" not in done.stdout
+    assert "no tests ran" not in done.stdout
 
 
 def test_a_check_that_is_interrupted_says_so_by_its_status(here: Path) -> None:
@@ -217,6 +235,10 @@ def test_so_do_the_proofs_and_the_matrix(monkeypatch: pytest.MonkeyPatch, module
         (["prove", "one"], "memtrace: argument N: invalid int value: 'one' (see memtrace prove --help)"),
         (["adapter", "check"], f"memtrace: adapter check: {NAME_ONE}"),
         (["show", "nosuch.jsonl"], "memtrace: nosuch.jsonl: No such file or directory"),
+        (
+            ["check", "x", "--scripts", "-3"],
+            "memtrace: argument --scripts: '-3' is no number of scripts (see memtrace check --help)",
+        ),
     ],
 )  # fmt: skip
 def test_misuse_is_one_line_and_status_4(
@@ -229,14 +251,30 @@ def test_misuse_is_one_line_and_status_4(
 def test_a_file_that_is_no_history_is_said_to_be_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "file.jsonl").write_text('{"event": "TurnStarted"}\n')
     assert cli.main(["show", "file.jsonl"]) == 4
-    assert one_line(capsys).startswith("memtrace: file.jsonl, line 1: ")
+    assert one_line(capsys).startswith("memtrace: file.jsonl is no recorded history (line 1: ")
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(cli, "find_spec", lambda name: None if name == "msgspec" else object())
-    for command in ("check reference", "prove", "rules", "adapter capabilities", "show x", "power"):
+    for command in ("check reference", "prove", "adapter capabilities", "show x", "power"):
         assert cli.main(command.split()) == 4
         assert one_line(capsys) == "memtrace: this needs msgspec, which is not here: pip install 'memtrace-otel[suite]'"
+
+
+def test_the_rules_can_be_read_without_the_suite() -> None:
+    absent = "hypothesis msgspec pytest httpx numpy opentelemetry.sdk"
+    code = f"""
+import sys
+from memtrace import cli
+sys.modules.update(dict.fromkeys({absent!r}.split()))
+cli.find_spec = lambda name: None
+print([cli.main(["rules", *more]) for more in ([], ["--json"], ["users"], ["users.no-foreign-memory"])])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0]"
+    assert "# users.no-foreign-memory" in done.stdout
+    assert "See it fail" not in done.stdout
 
 
 def test_the_command_line_itself_needs_opentelemetrys_api_alone() -> None:

@@ -528,3 +528,17 @@ def test_answers_are_not_held_back_to_fill_a_packet(server, client):
     sockets = [one.transport.get_extra_info("socket") for one in server._server.server_state.connections]
     assert sockets
     assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets)
+
+
+def test_it_logs_no_request_and_leaves_the_logger_of_other_servers_as_it_is(client, caplog, monkeypatch):
+    access = logging.getLogger("uvicorn.access")
+    monkeypatch.setattr(access, "propagate", True)
+    with caplog.at_level(logging.INFO):
+        access.addHandler(caplog.handler)  # as pytest does with a logger that passes nothing on
+        try:
+            client.post("/chat/completions", json=CHAT).raise_for_status()
+        finally:
+            access.removeHandler(caplog.handler)
+        assert "uvicorn.access" not in [record.name for record in caplog.records]
+    ModelServer()
+    assert access.propagate

@@ -74,6 +74,23 @@ def test_a_store_that_cannot_be_had_is_said_to_be_missing_and_why(
     assert again[-1] == lines[-1]
 
 
+def test_without_their_drivers_servers_are_not_exercised_and_the_proof_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent(module: str) -> None:
+        raise ModuleNotFoundError(name=module)
+
+    monkeypatch.setattr("memtrace.harness.services.given.import_module", absent)
+    monkeypatch.setattr(command, "PROOFS", (UNTIMED,))
+    for name in ("MEMTRACE_POSTGRES_URL", "MEMTRACE_REDIS_URL", "MEMTRACE_REQUIRE_SERVICES"):
+        monkeypatch.delenv(name, raising=False)
+    assert command.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  postgres not exercised: psycopg is not installed: pip install 'memtrace-otel[postgres]'" in lines
+    assert "  redis    not exercised: redis is not installed: pip install 'memtrace-otel[redis]'" in lines
+    assert lines[-1] == "proof 5 held (not exercised on postgres, redis)"
+
+
 def test_a_saved_report_names_the_store_of_each_act(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch)
     monkeypatch.setattr(command, "PROOFS", (UNTIMED,))

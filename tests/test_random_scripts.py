@@ -124,6 +124,23 @@ def test_what_is_printed_is_what_was_done(exploring) -> None:
             assert _outcomes(again) == _outcomes(stage)
 
 
+@pytest.mark.parametrize(
+    ("kin", "names"),
+    [
+        ("nothing", ["alice", "bob", "carol"]),
+        ("session", ["alice", "bob", "carol"]),
+        ("user", ["alice", "alice_2", "alice_3"]),
+        ("agent", ["alice", "alice_2", "carol"]),
+    ],
+)
+def test_callers_who_are_one_user_have_one_name(exploring, kin: str, names: list[str]) -> None:
+    with exploring(MANY).suite.stage("named") as stage:
+        player = Player(stage, RandomScript((), callers=3, kin=kin))
+        player.play()
+    introduced = [line.partition(" = ")[0] for line in player.transcript.lines if "stage.caller" in line]
+    assert introduced == names
+
+
 def _outcomes(stage: Stage) -> list[tuple[str, object]]:
     return [(turn.via, turn.outcome) for turn in stage.history().turns.values()]
 

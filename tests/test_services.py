@@ -339,6 +339,40 @@ def test_services_up_tells_where_they_are_and_removes_them_when_told_to_end(end)
     assert not answers(url)
 
 
+def test_services_up_holds_what_can_be_had_and_warns_of_the_rest_in_a_line(monkeypatch):
+    told = []
+
+    def only_redis(kind, *, durable):
+        if kind == "postgres":
+            raise Unavailable(kind, ["a: one", "b: two"])
+        return Server("redis", "redis://127.0.0.1:1/0", "a double", None)
+
+    def ctrl_c():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(up, "start", only_redis)
+    monkeypatch.setattr(up.signal, "pause", ctrl_c)
+    up.up(tell=told.append)
+    assert told == [
+        "export MEMTRACE_REDIS_URL='redis://127.0.0.1:1/0'  # a double",
+        "# no postgres server can be had here: a: one; b: two",
+        "# until Ctrl-C",
+        "# gone",
+    ]
+
+
+def test_services_up_is_an_error_where_nothing_can_be_had(monkeypatch):
+    def none(kind, *, durable):
+        raise Unavailable(kind, ["a: one"])
+
+    monkeypatch.setattr(up, "start", none)
+    with pytest.raises(Unavailable) as missing:
+        up.up(tell=pytest.fail)
+    assert str(missing.value).splitlines() == [
+        "no postgres or redis server can be had here:", "  postgres, a: one", "  redis, a: one",
+    ]  # fmt: skip
+
+
 def test_services_up_knows_its_kinds():
     with pytest.raises(UsageError, match="known are postgres, redis"):
         up.up(["oracle"])

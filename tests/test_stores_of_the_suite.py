@@ -28,16 +28,35 @@ def test_a_second_process_has_the_same_store(stage):
 """
 MEMORY = """
 import os
+from contextlib import closing
 from pathlib import Path
 from memtrace.broken.tiny import TinyMemory
+from memtrace.model import Level, Record, Scope
+from memtrace.stores import open_store
 
-class Telling(TinyMemory):
+class Keeping(TinyMemory):
+    def add(self, caller, text, scope="user"):
+        with closing(open_store(self.env.store_url)) as store:
+            store.add(Record(Scope(Level.USER, caller.user), text))
+        return super().add(caller, text, scope)
+
+class KeepingOnRedis(TinyMemory):
+    def add(self, caller, text, scope="user"):
+        if self.env.store_url.startswith("redis"):
+            return Keeping.add(self, caller, text, scope)
+        return super().add(caller, text, scope)
+
+class Refusing(TinyMemory):
+    def add(self, caller, text, scope="user"):
+        raise RuntimeError("the disk is full")
+
+class Telling(Keeping):
     def __init__(self, env):
         super().__init__(env)
         with Path(os.environ["TOLD"]).open("a") as told:
             told.write(env.store_url + "\\n")
 
-class LeakyOnRedis(TinyMemory):
+class LeakyOnRedis(Keeping):
     def __init__(self, env):
         super().__init__(env)
         self.leaky = env.store_url.startswith("redis")
@@ -129,6 +148,31 @@ class TestPlaces:
         with pytest.raises(Unavailable), TestedStore("redis"):
             pass
 
+    @pytest.mark.parametrize(("name", "module"), [("postgres", "psycopg"), ("redis", "redis")])
+    def test_without_its_driver_a_store_is_missing_and_the_reason_names_the_extra(self, monkeypatch, name, module):
+        _hide_driver(monkeypatch, ModuleNotFoundError(name=module))
+        monkeypatch.delenv("MEMTRACE_REQUIRE_SERVICES", raising=False)
+        monkeypatch.delenv(f"MEMTRACE_{name.upper()}_URL", raising=False)
+        with TestedStore(name) as store:
+            assert store.missing == f"{module} is not installed: pip install 'memtrace-otel[{name}]'"
+        monkeypatch.setenv("MEMTRACE_REQUIRE_SERVICES", "1")
+        with pytest.raises(Unavailable, match="is not installed: pip install"), TestedStore(name):
+            pass
+
+    def test_a_driver_that_is_there_and_cannot_be_imported_says_why(self, monkeypatch):
+        _hide_driver(monkeypatch, ImportError("no pq wrapper available.\nAttempts made: many"))
+        monkeypatch.delenv("MEMTRACE_REQUIRE_SERVICES", raising=False)
+        monkeypatch.delenv("MEMTRACE_POSTGRES_URL", raising=False)
+        with TestedStore("postgres") as store:
+            assert store.missing.startswith("psycopg cannot be imported (no pq wrapper available.): pip install")
+
+    @pytest.mark.parametrize("name", ["postgres", "redis"])
+    def test_a_server_that_was_named_and_has_no_driver_is_an_error(self, monkeypatch, name):
+        _hide_driver(monkeypatch, ModuleNotFoundError(name={"postgres": "psycopg"}.get(name, name)))
+        monkeypatch.setenv(f"MEMTRACE_{name.upper()}_URL", f"{name}://127.0.0.1:1/0")
+        with pytest.raises(UsageError, match="is not installed: pip install"), TestedStore(name):
+            pass
+
 
 class TestSession:
     def test_every_script_runs_once_on_each_store_in_a_fresh_place_that_its_processes_share(
@@ -141,8 +185,8 @@ class TestSession:
         told = (tmp_path / "told").read_text().split()
         schemes = {url.partition(":")[0] for url in told}
         assert schemes == {"postgresql", "redis", "sqlite"}
-        # The probe, and two scripts; the second opens it here and in another process.
-        assert len(set(told)) == 3 * 3
+        # The probe, a fact that is kept, and two scripts; the second opens it here and in another process.
+        assert len(set(told)) == 3 * 4
         assert result.outlines[-1].endswith("0 violated (each rule at its worst of postgres, redis, sqlite)")
         rows = json.loads((suite.path / "ledger.json").read_text())["rules"]
         held = {row["store"] for row in rows if row["rule"] == "users.no-foreign-memory" and row["verdict"] == "held"}
@@ -163,6 +207,30 @@ class TestSession:
         result = run(suite, "ExcusedOnRedis", "--store", "redis,sqlite")
         assert result.ret == 0
         assert "remove the excuse" not in result.stdout.str()
+
+    def test_a_store_that_a_memory_leaves_empty_is_named_as_none_that_a_rule_held_on(self, suite):
+        suite.makepyfile(served="import memtrace.harness.tested_store as t\nt.KINDS = ()\n")
+        result = run(suite, "TinyMemory", "--store", "sqlite,redis", "-p", "served", "--ledger-json", "ledger.json")
+        assert result.ret == 0
+        why = "the memory keeps its facts elsewhere than in the store that it is given"
+        lines = [line.strip() for line in result.outlines]
+        assert lines.count(f"sqlite: {why}: judged on its own") == 1
+        assert lines.count(f"redis: {why}: not exercised") == 1
+        ledger = json.loads((suite.path / "ledger.json").read_text())
+        verdicts = {row["store"]: row["verdict"] for row in ledger["rules"] if row["rule"] == "users.no-foreign-memory"}
+        assert verdicts == {"its own": "held", "redis": "not exercised"}
+        assert len(ledger["notes"]) == 2
+
+    def test_a_store_that_takes_facts_is_not_blamed_for_one_that_does_not(self, suite, redis_server):
+        result = run(suite, "KeepingOnRedis", "--store", "redis,sqlite", "--ledger-json", "ledger.json")
+        assert result.ret == 0
+        rows = json.loads((suite.path / "ledger.json").read_text())["rules"]
+        verdicts = {row["store"]: row["verdict"] for row in rows if row["rule"] == "users.no-foreign-memory"}
+        assert verdicts == {"redis": "held", "sqlite": "not exercised"}
+
+    @pytest.mark.parametrize(("memory", "options"), [("TinyMemory", ()), ("Refusing", ("--store", "sqlite"))])
+    def test_nothing_is_said_where_no_store_was_named_or_the_fact_was_not_taken(self, suite, memory, options):
+        assert "elsewhere" not in run(suite, memory, *options).stdout.str()
 
     def test_one_store_that_is_named_needs_no_brackets(self, suite, redis_server):
         result = run(suite, "LeakyOnRedis", "--store", "redis", "-v")
@@ -190,6 +258,13 @@ class TestSession:
         result = run(suite, "LeakyOnRedis", "--store", "oracle")
         assert result.ret == 4
         result.stderr.fnmatch_lines(["*'oracle' is neither a store's URL nor one of sqlite, postgres, redis*"])
+
+
+def _hide_driver(monkeypatch, error):
+    def absent(_module):
+        raise error
+
+    monkeypatch.setattr("memtrace.harness.services.given.import_module", absent)
 
 
 def _hide_servers(suite, monkeypatch):

@@ -348,13 +348,13 @@ class History:
     def load(cls, data: bytes, *, name: str = "history") -> History:
         """Read JSON lines; raises `TraceFormatError` where there are none, or naming the line that cannot be read."""
         if not data.strip():
-            raise TraceFormatError(f"{name} holds no events")
+            raise TraceFormatError(f"{name} is no recorded history: it holds no events")
         events = []
         for number, line in enumerate(data.splitlines(), 1):
             try:
                 events.append(_DECODER.decode(line))
             except msgspec.MsgspecError as error:
-                raise TraceFormatError(f"{name}, line {number}: {error}") from error
+                raise TraceFormatError(f"{name} is no recorded history (line {number}: {error})") from error
         return cls(events)
 
     @classmethod

@@ -60,11 +60,11 @@ class Row:
 
 @dataclass(slots=True)
 class Ledger:
-    """All that was found in one session."""
+    """All that was found in one session; ``notes`` say, in their order, what a reader must know of it besides."""
 
     system: str = ""
     version: str = ""
-    note: str = ""
+    notes: dict[str, None] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -133,7 +133,7 @@ class Ledger:
         """The ledger as JSON, with ``extra`` facts about the session (date, seed, versions)."""
         counts = self.counts()
         body = {
-            "system": self.system, "version": self.version, **extra,
+            "system": self.system, "version": self.version, "notes": list(self.notes), **extra,
             "counts": {verdict.value: counts[verdict] for verdict in Verdict},
             "rules": [row.as_json() for row in self.rows()],
         }  # fmt: skip

@@ -10,9 +10,10 @@ import logging
 import socket
 import threading
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from memtrace.harness import attribution
 from memtrace.harness.model_app import application
@@ -42,12 +43,11 @@ class ModelServer:
             uvicorn.Config(
                 application(self._scripts, self._calls),
                 loop="asyncio",
-                http="h11",  # the same on every machine, whatever faster parser is installed
+                http=_Protocol,  # the same on every machine, whatever faster parser is installed
                 ws="none",
                 lifespan="off",
                 proxy_headers=False,
                 log_config=None,  # an application's logging is its own
-                access_log=False,
                 server_header=False,
                 date_header=False,
             )
@@ -86,6 +86,13 @@ class ModelServer:
         """A connection dropped on purpose is no error of anyone's."""
         ours = record.thread == self._thread.ident
         return not (ours and record.msg == "ASGI callable returned without completing response.")
+
+
+class _Protocol(H11Protocol):
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        # Not by uvicorn's setting: that silences the logger of everyone's servers, and pytest hears it all the same.
+        self.access_log = False
 
 
 class _Server(uvicorn.Server):

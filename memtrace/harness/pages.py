@@ -44,11 +44,11 @@ _SOURCES: Final = {
 }
 
 
-def page(rule: Rule) -> str:
-    """The page of a rule, as Markdown."""
+def page(rule: Rule, *, exhibits: bool = True) -> str:
+    """The page of a rule, as Markdown; without ``exhibits`` it takes nothing that the suite needs."""
     text = files("memtrace.harness").joinpath("pages", f"{rule.id}.md").read_text(encoding="utf-8")
     parts = [f"# {rule.id}", f"{rule.statement[0].upper()}{rule.statement[1:]}.", _facts(rule), text.strip()]
-    return "\n\n".join([*parts, *_see_it_fail(rule)]) + "\n"
+    return "\n\n".join([*parts, *(_see_it_fail(rule) if exhibits else [])]) + "\n"
 
 
 def _facts(rule: Rule) -> str:

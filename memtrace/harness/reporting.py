@@ -77,7 +77,7 @@ def table(ledger: Ledger) -> list[str]:
     rows = ledger.rows()
     width = max((len(row.rule) for row in rows), default=0)
     lines = [f"memtrace: {ledger.system} {ledger.version}".rstrip()]
-    lines += [f"  {ledger.note}"] if ledger.note else []
+    lines += [f"  {note}" for note in ledger.notes]
     for row, stores in _told_once(rows):
         on = f"  [{', '.join(stores)}]" if len(ledger.stores()) > 1 and any(stores) else ""
         lines.append(f"{row.verdict.value.upper():<14}{row.rule:<{width}}  {_scripts(row)}{on}")
@@ -114,6 +114,7 @@ def _why(row: Row) -> list[str]:
 def markdown(ledger: Ledger) -> str:
     """The ledger for a job summary: what is not held first, then the count."""
     lines = [f"## memtrace: {ledger.system} {ledger.version}".rstrip(), "", ledger.summary(), ""]
+    lines += [f"- {note}" for note in ledger.notes] + [""] * bool(ledger.notes)
     rows = [row for row in ledger.rows() if row.verdict is not Verdict.HELD]
     if rows:
         lines += ["| verdict | rule | store | scripts | reason |", "|---|---|---|---|---|"]

@@ -15,8 +15,6 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-import pytest
-
 from memtrace.errors import UsageError
 
 
@@ -206,4 +204,6 @@ def rule(*ids: str, needs: Iterable[str] = (), options: Mapping[str, Any] | None
     """
     wanted = {need for rule_id in ids for need in find_rule(rule_id).needs} | set(needs)
     plane = {"plane": True} if "plane" in wanted else {}
+    import pytest  # Only the suite needs it: the rules can be read without.
+
     return pytest.mark.rule(*ids, needs=tuple(needs), options={**plane, **(options or {})})

@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 
 from memtrace.adapters import KNOWN
 from memtrace.errors import AdapterError, UsageError
+from memtrace.harness.events import FactWritten
 from memtrace.harness.history import FULL_EVIDENCE, History
 from memtrace.harness.host import NeverEnded
 from memtrace.harness.interpreters import Interpreters
@@ -29,15 +30,16 @@ from memtrace.harness.rules import find_rule, unmet
 from memtrace.harness.stage import PLANE, NotExercised, Stage, TurnResult
 from memtrace.harness.store_system import NOTE, StoreSystem
 from memtrace.harness.system import Factory, load_factory
-from memtrace.harness.tested_store import SQLITE, TestedStore
+from memtrace.harness.tested_store import ELSEWHERE, OWN, SQLITE, TestedStore
 from memtrace.harness.upstream import Upstream
 from memtrace.identity import id_key
-from memtrace.model import Evidence, Finding, Verdict
+from memtrace.model import Evidence, Finding, Outcome, Verdict
 
 NO_MEMORY: Final = """no memory was named. Name one, in one of these ways:
   --memory reference                      memtrace's own reference memory
   --memory your_package.your_module:make  a factory of yours (memtrace init writes a first one)
   memtrace_memory = your_package.your_module:make   in the pytest section of your ini file"""
+_FACT: Final = "The shop closes at six."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Suite:
     """What all scripts of a session share. Use as a context manager.
 
     ``hanging``: some call of the system's has never ended.
+    ``elsewhere``: what the report says of a store that was named and that the system leaves empty.
     """
 
     memory: str
@@ -71,6 +74,7 @@ class Suite:
     version: str = ""
     note: str = ""
     hanging: bool = False
+    elsewhere: str = ""
     _server: ModelServer = field(default_factory=ModelServer)
     _interpreters: Interpreters = field(default_factory=Interpreters)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -136,6 +140,30 @@ class Suite:
             if "stream" in claims:
                 _demand_contract(stage.stream(stage.caller(), "Hello."))
             return claims
+
+    def find_home(self, *, first: bool) -> None:
+        """Find out whether a store that was named is where the system keeps its facts; if not, no verdict is of it.
+
+        Where that is the ``first`` of the stores it is judged all the same, as on its own.
+        """
+        if not self.store.name or not self.leaves_store_empty():
+            return
+        if not first:
+            self.store.missing = ELSEWHERE
+        self.elsewhere = f"{self.store.name}: {ELSEWHERE}: {'judged on its own' if first else 'not exercised'}"
+
+    def leaves_store_empty(self) -> bool:
+        """Whether a fresh store is empty still when the system was told something; no, where that is not known."""
+        if not self.store.fresh:
+            return False
+        with self.stage("a fact is kept") as stage:
+            if "facts" in stage.claims:
+                stage.add(stage.caller(), _FACT)
+                went = not any(written.error for written in stage.history().of(FactWritten))
+            else:
+                went = stage.turn(stage.caller(), _FACT).outcome is Outcome.OK
+            stage.close_system()
+            return went and not self.store.holds(stage.environment().store_url)
 
     def play(self, stage: Stage, script: Script, run: Callable[[], object], *, full: bool = False) -> list[Entry]:
         """Play one script and judge its history: what it says of each rule it bears on, its own rules first."""
@@ -214,7 +242,7 @@ class Suite:
 
     def _store_of(self, history: History) -> str:
         """The store a script ran on, as the ledger names it."""
-        return self.store.name or (SQLITE if history.opened else "")
+        return OWN if self.elsewhere else self.store.name or (SQLITE if history.opened else "")
 
     def unplayed(self, script: Script) -> list[Entry]:
         """What a script that its store's absence left unplayed says of its own rules."""

@@ -16,6 +16,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -227,10 +228,9 @@ def load_factory(name: str, known: Mapping[str, str] = MappingProxyType({})) -> 
     if not colon or not module_name or not attribute:
         raise UsageError(
             f"--memory {name!r} is unknown: give one of {', '.join(sorted(known)) or '(none)'}, or package.module:factory"
+            + _near(path)
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    _see_here()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -243,6 +243,23 @@ def load_factory(name: str, known: Mapping[str, str] = MappingProxyType({})) -> 
     if not callable(factory):
         raise UsageError(f"--memory {name!r}: module {module_name!r} has no callable {attribute!r}")
     return factory  # type: ignore[no-any-return]
+
+
+def _see_here() -> None:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def _near(name: str) -> str:
+    """What somebody meant who gave a module, or a file, and no factory."""
+    _see_here()
+    module = name.partition(":")[0].removesuffix(".py").replace("/", ".").strip(".")
+    try:
+        found = find_spec(module) if module else None
+    except Exception:  # noqa: BLE001  a package above it is imported, and may raise anything
+        found = None
+    return f"; did you mean {module}:make, or what its factory is called?" if found else ""
 
 
 def in_one_line(error: BaseException) -> str:

@@ -13,13 +13,16 @@ from typing import Final, Self
 
 from memtrace.errors import UsageError
 from memtrace.harness.services import Server, Unavailable, discard, fresh, is_empty, start
-from memtrace.harness.services.given import without_password
-from memtrace.harness.services.server import KINDS
+from memtrace.harness.services.given import demand_driver, without_password
+from memtrace.harness.services.server import KINDS, NotHere
 from memtrace.harness.system import SQLITE_URL
 
 SQLITE: Final = "sqlite"
 NAMES: Final = (SQLITE, *KINDS)
 REQUIRED: Final = "MEMTRACE_REQUIRE_SERVICES"
+OWN: Final = "its own"
+"""The name of what a memory is judged on that leaves the store it is given empty."""
+ELSEWHERE: Final = "the memory keeps its facts elsewhere than in the store that it is given"
 # A comma may stand in a URL too, as between the hosts of a Postgres cluster.
 _BETWEEN: Final = re.compile(rf",(?=(?:{'|'.join(NAMES)})(?:,|$)|[a-z][a-z0-9+.-]*://)")
 
@@ -31,7 +34,7 @@ class TestedStore:
     Attributes:
         name: as test ids and the ledger show it; empty where none was asked for.
         url: where it is, if it is the adopter's own.
-        missing: why its server cannot be had here, if it cannot.
+        missing: why nothing is played on it, if nothing is.
     """
 
     __test__ = False  # no test class, whatever pytest makes of its name
@@ -44,7 +47,12 @@ class TestedStore:
     def __enter__(self) -> Self:
         if self.name in KINDS and not self.url:
             try:
+                demand_driver(self.name)
                 self._server = start(self.name)
+            except NotHere as reason:
+                if os.environ.get(REQUIRED) == "1":
+                    raise Unavailable(self.name, [str(reason)]) from None
+                self.missing = str(reason)
             except Unavailable as unavailable:
                 if os.environ.get(REQUIRED) == "1":
                     raise

@@ -36,6 +36,7 @@ from memtrace.model import Caller, Outcome, Unresolved
 Steps = list[str | Step]
 
 _NAMES: Final = ("alice", "bob", "carol")
+"""Of callers; ``alice_2`` is the first one's user again, in another session, project or agent."""
 _ASKED: Final = "What do you know of me?"
 _FIRST: Final[Mapping[str, Steps]] = {
     "model": [fails()] * 4,
@@ -100,7 +101,9 @@ class Player:
         for number in range(self._script.callers):
             common = _KIN[self._script.kin](first, number, self._script.ids)
             self._people.append(replace(self._stage.caller() if number else first, **common))
-            self.transcript.introduce(_NAMES[number], self._people[-1], **common)
+            again = number and self._people[-1].user == first.user
+            name = f"{_NAMES[0]}_{number + 1}" if again else _NAMES[number]
+            self.transcript.introduce(name, self._people[-1], **common)
         self._people.append(self._stage.anonymous(Unresolved(self._script.unresolved)))
         if self._somebody:
             self.transcript.introduce(

@@ -8,16 +8,17 @@ from importlib import import_module
 from typing import Any, Final
 
 from memtrace.errors import UsageError
-from memtrace.harness.services.server import NotHere, Server
+from memtrace.harness.services.server import Kind, NotHere, Server
 
 _SECONDS: Final = 5
+_DRIVERS: Final[dict[Kind, str]] = {"postgres": "psycopg", "redis": "redis"}
 _PASSWORD: Final = re.compile(r"(://[^/@]*?:).*@")
 
 
 def given_postgres(_durable: bool) -> Server:
     """The server that ``MEMTRACE_POSTGRES_URL`` names."""
     url = _given("MEMTRACE_POSTGRES_URL")
-    psycopg = driver("psycopg", "postgres")
+    psycopg = driver("postgres")
     try:
         psycopg.connect(url, connect_timeout=_SECONDS).close()
     except psycopg.Error as error:
@@ -28,7 +29,7 @@ def given_postgres(_durable: bool) -> Server:
 def given_redis(_durable: bool) -> Server:
     """The server that ``MEMTRACE_REDIS_URL`` names."""
     url = _given("MEMTRACE_REDIS_URL")
-    redis = driver("redis", "redis")
+    redis = driver("redis")
     try:
         with redis.Redis.from_url(url, socket_connect_timeout=_SECONDS, socket_timeout=_SECONDS) as client:
             client.ping()
@@ -43,12 +44,34 @@ def _given(variable: str) -> str:
     raise NotHere("it is not set")
 
 
-def driver(module: str, extra: str) -> Any:
-    """A driver, imported; one line that names the extra where it is not installed."""
+def driver(kind: Kind) -> Any:
+    """The client of a kind of server, imported.
+
+    Raises:
+        UsageError: it is not installed; one line that names the extra.
+    """
     try:
-        return import_module(module)
-    except ImportError:
-        raise UsageError(f"this needs {module}, which is not here: pip install 'memtrace-otel[{extra}]'") from None
+        return import_module(_DRIVERS[kind])
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == _DRIVERS[kind]
+        why = "is not installed" if missing else f"cannot be imported ({str(error).partition(chr(10))[0]})"
+        raise UsageError(f"{_DRIVERS[kind]} {why}: pip install 'memtrace-otel[{kind}]'") from None
+
+
+def demand_driver(kind: Kind) -> None:
+    """See that the scripts can have places in a server that would be started.
+
+    One that an environment variable names was asked for: there a missing driver is an error, when it is reached for.
+
+    Raises:
+        NotHere: the driver is not installed.
+    """
+    if os.environ.get(f"MEMTRACE_{kind.upper()}_URL"):
+        return
+    try:
+        driver(kind)
+    except UsageError as error:
+        raise NotHere(str(error)) from None
 
 
 def _unreachable(variable: str, url: str, error: Exception) -> UsageError:

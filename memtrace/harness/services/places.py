@@ -49,7 +49,7 @@ def discard(server: Server, url: str) -> None:
 def is_empty(server: Server, url: str) -> bool:
     """Whether nothing was put into a place that `fresh` has made."""
     if server.kind == "postgres":
-        with driver("psycopg", "postgres").connect(url, autocommit=True) as connection:
+        with driver("postgres").connect(url, autocommit=True) as connection:
             return bool(connection.execute(_NO_TABLE).fetchone()[0])
     with _client(url) as client:
         return int(client.dbsize()) <= int(server.given)  # the mark is one
@@ -79,7 +79,7 @@ def _query(options: dict[str, str]) -> str:
 
 
 def _execute(server: Server, *statements: str) -> None:
-    psycopg = driver("psycopg", "postgres")
+    psycopg = driver("postgres")
     with psycopg.connect(server.url, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -124,4 +124,4 @@ def _flush(url: str) -> None:
 
 
 def _client(url: str) -> Any:
-    return driver("redis", "redis").Redis.from_url(url)
+    return driver("redis").Redis.from_url(url)

@@ -121,15 +121,39 @@ class TestFailures:
             proxy.pass_through()
             assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
 
-    def test_tables_that_are_lost_are_made_again(self, store, postgres_url):
-        fill(store)
-        mine = FactSearch(store, HashEmbedder(64))
-        mine.search(ALICE, "green", limit=None, outgoing=str)
-        ask(postgres_url, "DROP TABLE learned_memory_vectors, learned_memory_embedders")
-        with pytest.raises(StoreError, match="has lost"):
+    @pytest.mark.parametrize(
+        "drop", ["TABLE learned_memory_vectors, learned_memory_embedders", "EXTENSION vector CASCADE"]
+    )
+    def test_what_is_dropped_is_made_again(self, database, drop):
+        with closing(PostgresStore(database)) as store, closing(PostgresStore(database)) as another:
+            fill(store)
+            searches = [FactSearch(each, HashEmbedder(64)) for each in (store, another)]
+            for mine in searches:
+                mine.search(ALICE, "green", limit=None, outgoing=str)
+            ask(database, f"DROP {drop}")
+            assert texts(searches[0].search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
+            assert len(kept(database)) == len(FACTS)
+
+    def test_an_extension_that_is_dropped_and_not_permitted_again_is_done_without(self, database, caplog, monkeypatch):
+        with closing(PostgresStore(database)) as store:
+            fill(store)
+            mine = FactSearch(store, HashEmbedder(64))
             mine.search(ALICE, "green", limit=None, outgoing=str)
-        store.close()
-        assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
+            ask(database, "DROP EXTENSION vector CASCADE")
+            monkeypatch.setattr(postgres_pgvector, "_AVAILABLE", "SELECT true WHERE false")
+            with caplog.at_level(logging.INFO, "memtrace"):
+                for _ in range(2):
+                    assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
+            assert caplog.text.count("keeps no vectors") == 1
+            assert store.delete(ALICE) == len(FACTS)
+
+    def test_a_table_of_embedders_that_is_dropped_is_done_without(self, store, postgres_url, caplog):
+        fill(store)
+        search(store, "green")
+        ask(postgres_url, "DROP TABLE learned_memory_embedders CASCADE")
+        with caplog.at_level(logging.INFO, "memtrace"):
+            assert texts(search(store, "saxophone", 1)) == [FACTS[0]]
+        assert "drop learned_memory_vectors too" in caplog.text
 
     def test_another_applications_table_is_left_alone(self, store, postgres_url):
         ask(postgres_url, "CREATE TABLE learned_memory_vectors (vector text)")

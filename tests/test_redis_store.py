@@ -2,9 +2,10 @@
 
 import sys
 import time
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 
 import pytest
+from clusters import cluster_node
 from storing import ALICE, BOB, PATIENCE, opening
 
 pytest.register_assert_rewrite("memtrace.stores.conformance")
@@ -13,8 +14,6 @@ import redis  # noqa: E402
 
 from memtrace.errors import StoreError, UsageError  # noqa: E402
 from memtrace.harness.faults import FaultProxy  # noqa: E402
-from memtrace.harness.services import redis as services  # noqa: E402
-from memtrace.harness.services.server import NotHere  # noqa: E402
 from memtrace.model import Level, Record, Scope  # noqa: E402
 from memtrace.stores import open_store, redis_fast, redis_rows, redis_server  # noqa: E402
 from memtrace.stores.conformance import FactStoreContract  # noqa: E402
@@ -195,7 +194,7 @@ class TestKeys:
 
     def test_a_cluster_takes_it(self, redis_to_harm):
         # One node with all slots refuses, as any cluster does, a script whose keys are in two.
-        with _cluster_node() as node, closing(RedisStore(node)) as store:
+        with cluster_node() as node, closing(RedisStore(node)) as store:
             old = store.add(Record(ALICE, "is on Free", source="learned"))
             new = store.supersede(ALICE, old.id, Record(ALICE, "is on Pro"))
             store.add(Record(BOB, "likes tea", source="learned"))
@@ -297,6 +296,35 @@ class TestOutages:
             tested.recv_into(bytearray(1))
         assert waited == [4.0, 5.0, 1.0, 5.0]
 
+    def test_what_comes_when_the_time_is_over_is_not_taken(self, monkeypatch):
+        monkeypatch.setattr(redis_server.socket.socket, "gettimeout", lambda _self: 5.0)
+        monkeypatch.setattr(redis_server.socket.socket, "recv_into", lambda *_: 1)
+        monkeypatch.setattr(redis_server.socket.socket, "sendall", lambda *_: None)
+        clock = iter([0.0, 5.0, 6.0])
+        monkeypatch.setattr(redis_server.time, "monotonic", lambda: next(clock))
+        with closing(redis_server._Socket()) as tested, redis_server.Attempt("redis://host", seconds=5.0):
+            with pytest.raises(TimeoutError):
+                tested.recv_into(bytearray(1))
+            with pytest.raises(TimeoutError):
+                tested.sendall(b"more")
+
+    def test_an_answer_that_would_drip_in_for_minutes_is_not_waited_for(self, opened, proxy, redis_url):
+        opened().add(Record(ALICE, "x" * 1_000_000))
+        store = opened(proxy.url(redis_url), timeout=PATIENCE)
+        proxy.drip(100_000)
+        with pytest.raises(StoreError, match="did not answer in time"):
+            store.newest(ALICE)
+
+    def test_an_answer_that_is_none_is_told_and_not_kept(self, store, monkeypatch):
+        store.add(Record(ALICE, "likes tea"))
+        [connection] = store._client.server.connection_pool._idle
+        with monkeypatch.context() as patch:
+            patch.setattr(store._client.server, "parse_response", lambda *_, **__: [[b"another's"]])
+            with pytest.raises(StoreError, match="gave an answer that is none of memtrace's"):
+                store.newest(ALICE)
+        assert not connection.is_connected
+        assert len(store.newest(ALICE)) == 1
+
     def test_a_server_that_was_restarted_is_used_again(self, redis_to_harm):
         with closing(RedisStore(redis_to_harm.url)) as store:
             in_threads(4, lambda thread: store.add(Record(ALICE, f"fact {thread}")))
@@ -336,19 +364,3 @@ def _refuse(master, refusal):
     master.config_set("replica-serve-stale-data", "yes")
     master.replicaof("127.0.0.1", 1)
     return "is a read-only replica: name the primary"
-
-
-@contextmanager
-def _cluster_node():
-    """A cluster of one node, which has all slots."""
-    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        patch.setattr(services, "_DURABLE", ("--save", "", "--cluster-enabled", "yes"))
-        try:
-            server = stack.enter_context(services._from_wheel(durable=True))
-        except NotHere:
-            server = stack.enter_context(services._from_path(durable=True))
-        with closing(redis.Redis.from_url(server.url)) as node:
-            node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            while node.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
-                time.sleep(0.01)
-        yield server.url

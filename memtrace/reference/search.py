@@ -10,7 +10,7 @@ from memtrace.reference.indexed_search import IndexedSearch
 from memtrace.reference.stored_search import StoredSearch
 from memtrace.stores.contract import FactStore
 from memtrace.stores.rows import require_count
-from memtrace.stores.vectors import Match
+from memtrace.stores.vectors import Match, VectorsLost
 
 
 class FactSearch:
@@ -37,6 +37,12 @@ class FactSearch:
             Exception: whatever the embedder raises; the facts stay, and are embedded by a later query.
         """
         require_count("limit", limit)
+        try:
+            return self._search(scope, query, limit, outgoing)
+        except VectorsLost:
+            return self._search(scope, query, limit, outgoing)
+
+    def _search(self, scope: Scope, query: str, limit: int | None, outgoing: Callable[[str], str]) -> list[Match]:
         vectors = self._store.vectors()
         if vectors is None:
             return self._indexed.search(scope, query, limit=limit, outgoing=outgoing)

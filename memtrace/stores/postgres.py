@@ -247,18 +247,21 @@ class PostgresStore:
         return to_records(scope, rows)
 
     def vectors(self) -> PostgresVectors | None:
-        """See `FactStore.vectors`; where it is ``None`` the log says why. What was found holds until `close`."""
+        """See `FactStore.vectors`; where it is ``None`` the log says why. That holds until `close`, or it is lost."""
         schema = self._schema_for_vectors
         if schema is None and self._may_keep_vectors:
             with self._connection() as db:
                 schema = schema_for_vectors(db, hide_password(self._url))
             self._schema_for_vectors, self._may_keep_vectors = schema, schema is not None
         # Made anew each time: kept here, the two would keep each other alive.
-        return None if schema is None else PostgresVectors(self._connection, schema)
+        return None if schema is None else PostgresVectors(self._connection, schema, lost=self._look_anew)
 
     def close(self) -> None:
         """See `FactStore.close`."""
         self._connections.close()
+        self._look_anew()
+
+    def _look_anew(self) -> None:
         self._schema_for_vectors, self._may_keep_vectors = None, True
 
     def _rows(self, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from typing import Final
 import psycopg
 
 from memtrace.stores.postgres_pool import ServerConnection, answer
-from memtrace.stores.postgres_schema import bring_to_today
+from memtrace.stores.postgres_schema import LOCK, bring_to_today
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +57,18 @@ _TIED: Final = """
     SELECT true FROM pg_constraint
     WHERE conrelid = 'learned_memory_vectors'::regclass AND confrelid = 'learned_memory'::regclass
 """
+# DROP EXTENSION vector CASCADE leaves the tables, without the columns of its type.
+_WHOLE: Final = """
+    SELECT count(*) = 2 FROM pg_attribute WHERE NOT attisdropped AND (attrelid, attname) IN (
+        (to_regclass('learned_memory_embedders'), 'probe'), (to_regclass('learned_memory_vectors'), 'vector')
+    )
+"""
+# Emptied, and not made anew, so that no embedder's number is ever another's.
+_RESTORE: Final = (
+    "TRUNCATE learned_memory_vectors, learned_memory_embedders",
+    "ALTER TABLE learned_memory_embedders ADD COLUMN IF NOT EXISTS probe {extension_schema}.vector NOT NULL",
+    "ALTER TABLE learned_memory_vectors ADD COLUMN IF NOT EXISTS vector {extension_schema}.vector NOT NULL",
+)
 _REFUSALS: Final = (
     psycopg.errors.InsufficientPrivilege,
     psycopg.errors.FeatureNotSupported,  # a hosted server that does not list the extension as allowed
@@ -93,6 +105,9 @@ def _made_ready(db: ServerConnection, url: str) -> str:
     schema = _installed(db) or _install(db)
     steps = [[statement.format(extension_schema=schema) for statement in step] for step in _STEPS]
     bring_to_today(db, url, table="learned_memory_vectors", steps=steps)
+    if not answer(db, "SELECT to_regclass('learned_memory_embedders') IS NOT NULL"):
+        raise _NoVectors("its learned_memory_embedders is gone: drop learned_memory_vectors too")
+    _restore(db, schema)
     if not answer(db, _PERMITTED):
         raise _NoVectors("this user may not use learned_memory_vectors and learned_memory_embedders")
     if not answer(db, _TIED):
@@ -100,6 +115,16 @@ def _made_ready(db: ServerConnection, url: str) -> str:
             "its learned_memory_vectors is of another learned_memory: drop it and learned_memory_embedders"
         )
     return schema
+
+
+def _restore(db: ServerConnection, schema: str) -> None:
+    """Give the tables back what went with an extension that was dropped, if anything did."""
+    if answer(db, _WHOLE):
+        return
+    with db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [LOCK])
+        for statement in () if answer(db, _WHOLE) else _RESTORE:  # another may have been faster
+            db.execute(statement.format(extension_schema=schema))
 
 
 def _install(db: ServerConnection) -> str:

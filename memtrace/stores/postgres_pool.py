@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import select
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
 from psycopg.pq import ConnStatus, PGconn, PollingStatus, TransactionStatus, abc
 
-from memtrace.errors import StoreError
+from memtrace.errors import MemtraceError, StoreError
+from memtrace.stores.places import Place, Places
 
 T = TypeVar("T")
 
@@ -79,11 +80,9 @@ class ServerConnections:
 
     def __init__(self, connect: Callable[[float], ServerConnection], *, most: int) -> None:
         self.connect = connect
-        self._most = most
+        self.places = Places(most)
         self._idle: list[ServerConnection] = []
-        self._lent = 0
         self._era = 0
-        self._changed = threading.Condition()
         weakref.finalize(self, _close_all, self._idle)
         _pools.add(self)
 
@@ -93,51 +92,36 @@ class ServerConnections:
 
     def close(self) -> None:
         """Close what is idle; what is lent is closed as it comes back."""
-        with self._changed:
-            self._era += 1
-            _close_all(self._idle)
+        self._era += 1
+        _close_all(self._idle)
 
     def start_anew(self) -> None:
         """Forget all that was inherited, neither using nor closing it: this is a forked child."""
-        self._changed = threading.Condition()
-        self._lent = 0
+        self.places = Places(self.places.count)
         _inherited.extend(self._idle)
         self._idle.clear()
 
-    def take(self, deadline: float) -> tuple[ServerConnection | None, int]:
-        """An idle connection, or leave to make one, and in which era it is lent.
-
-        Raises:
-            StoreError: all connections stayed in use.
-        """
-        with self._changed:
-            left = deadline - time.monotonic()
-            if self._lent >= self._most and not self._changed.wait_for(lambda: self._lent < self._most, left):
-                raise StoreError(
-                    f"all {self._most} connections to the server stayed in use: allow more with connections="
-                )
-            self._lent += 1
-            while self._idle:
+    def idle(self) -> tuple[ServerConnection | None, int]:
+        """One that nobody uses, if there is any that works, and in which era it is lent."""
+        era = self._era
+        while True:
+            try:
                 connection = self._idle.pop()
-                if connection.is_quiet():
-                    return connection, self._era
-                connection.close()
-            return None, self._era
-
-    def take_back(self, connection: ServerConnection | None, era: int) -> None:
-        """End what `take` began."""
-        with self._changed:
-            self._lent -= 1
-            self._changed.notify()
-            if connection is None:
-                return
-            if connection.is_reusable():
-                if era == self._era:
-                    self._idle.append(connection)
-                    return
-            else:
-                _close_all(self._idle)
+            except IndexError:
+                return None, era
+            if connection.is_quiet():
+                return connection, era
             connection.close()
+
+    def keep(self, connection: ServerConnection, era: int) -> None:
+        """Lend it again; one that was lost, or was lent before all were closed, is closed."""
+        reusable = connection.is_reusable()
+        if reusable:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        if not reusable or era != self._era:
+            _close_all(self._idle)
 
 
 class Lease:
@@ -147,26 +131,39 @@ class Lease:
         StoreError: all connections stayed in use.
     """
 
-    __slots__ = ("_connection", "_deadline", "_era", "_pool")
+    __slots__ = ("_connection", "_deadline", "_era", "_place", "_places", "_pool")
 
     def __init__(self, pool: ServerConnections, deadline: float) -> None:
         self._pool = pool
+        self._places = pool.places
         self._deadline = deadline
 
     def __enter__(self) -> ServerConnection:
-        connection, self._era = self._pool.take(self._deadline)
-        if connection is None:
-            try:
+        place = self._places.take(self._deadline - time.monotonic())
+        if place is None:
+            raise StoreError(
+                f"all {self._places.count} connections to the server stayed in use: allow more with connections="
+            )
+        self._place: Place = place
+        try:
+            connection, self._era = self._pool.idle()
+            if connection is None:
                 connection = self._pool.connect(self._deadline)
-            except BaseException:
-                self._pool.take_back(None, self._era)
-                raise
+        except BaseException:
+            self._places.give_back(place)
+            raise
         connection.deadline = self._deadline
         self._connection = connection
         return connection
 
-    def __exit__(self, *_: object) -> None:
-        self._pool.take_back(self._connection, self._era)
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            if error is None or isinstance(error, psycopg.Error | MemtraceError):
+                self._pool.keep(self._connection, self._era)
+            else:
+                self._connection.close()  # whatever else was raised came in the middle of something
+        finally:
+            self._places.give_back(self._place)
 
 
 def answer(db: ServerConnection, question: str, values: Mapping[str, Any] | None = None) -> Any:
@@ -196,8 +193,9 @@ def _finish_connecting(pgconn: abc.PGconn, deadline: float) -> None:
 
 
 def _close_all(connections: list[ServerConnection]) -> None:
-    while connections:
-        connections.pop().close()
+    with suppress(IndexError):
+        while True:
+            connections.pop().close()
 
 
 def _after_fork_in_child() -> None:

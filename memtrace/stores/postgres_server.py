@@ -104,8 +104,8 @@ class Attempt:
         except psycopg.Error as error:
             raise _failure(self._url, error, deadline=self._ends) from error
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._lease.__exit__()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._lease.__exit__(kind, error, trace)
         if isinstance(error, psycopg.Error):
             raise _failure(self._url, error, deadline=self._ends) from error
 

@@ -14,10 +14,19 @@ from memtrace.stores.postgres_pool import ServerConnection, answer
 from memtrace.stores.postgres_schema import LOCK
 from memtrace.stores.postgres_scope import alone, place
 from memtrace.stores.rows import COLUMNS, LARGEST_ID, holds_something, require_count, to_records
-from memtrace.stores.vectors import Match, Nearest
+from memtrace.stores.vectors import Match, Nearest, VectorsLost
 
 _SAME: Final = 1e-3
 """How far apart, as 1 - cosine, one embedder's vectors of one text may be: a model seldom repeats itself exactly."""
+
+_LOST: Final = (
+    psycopg.errors.UndefinedObject,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+)
+"""What is raised where the extension, its schema or the tables were dropped."""
 
 _EMBEDDER: Final = """
     SELECT id FROM (
@@ -78,8 +87,15 @@ class PostgresVectors:
     of an embedder that nobody uses any more stay as long as their facts, or until they are deleted by hand.
     """
 
-    def __init__(self, connection: Callable[[], AbstractContextManager[ServerConnection]], schema: str) -> None:
+    def __init__(
+        self,
+        connection: Callable[[], AbstractContextManager[ServerConnection]],
+        schema: str,
+        *,
+        lost: Callable[[], None],
+    ) -> None:
         self._connection = connection
+        self._lost = lost
         self._extension_schema = schema
 
     def embedder(self, probe: Sequence[float]) -> int:
@@ -131,6 +147,11 @@ class PostgresVectors:
             except (psycopg.DataError, psycopg.errors.ProgramLimitExceeded) as error:
                 raise UsageError(
                     f"this is no vector, or not one of this embedder: {error.diag.message_primary}"
+                ) from error
+            except _LOST as error:
+                self._lost()
+                raise VectorsLost(
+                    f"the database has lost its place for vectors ({error.diag.message_primary}): search again"
                 ) from error
 
 

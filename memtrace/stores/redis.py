@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from memtrace.errors import UsageError
+from memtrace.errors import StoreError, UsageError
 from memtrace.model import Record, Scope
 from memtrace.stores import redis_scripts as scripts
 from memtrace.stores.location import hide_password
@@ -33,6 +35,8 @@ except ImportError as missing:
 T = TypeVar("T")
 
 _IDS: Final = f"{PREFIX}ids"
+_UNREADABLE: Final = (TypeError, ValueError, struct.error)
+"""What reading an answer raises that is not of the form it should have."""
 
 
 class RedisStore:
@@ -75,15 +79,14 @@ class RedisStore:
         """See `FactStore.add`."""
         require_record(record)
         row = new_row(record, self._next_id(), record.created_at or time.time())
-        stored = self._run(scripts.ADD, row.keys, row.data, row.mark, BY_HAND, row.about)
-        return records_of(record.scope, [stored])[0]
+        values = row.data, row.mark, BY_HAND, row.about
+        return self._run(partial(_one_of, record.scope), scripts.ADD, row.keys, *values)
 
     def get(self, scope: Scope, record_id: int) -> Record | None:
         """See `FactStore.get`."""
         if not (holds_something(scope) and 0 < record_id <= LARGEST_ID):
             return None
-        row = self._run(scripts.GET, keys_of(scope), id_bytes(record_id))
-        return records_of(scope, [row])[0] if row else None
+        return self._run(partial(_perhaps_one_of, scope), scripts.GET, keys_of(scope), id_bytes(record_id))
 
     def newest(self, scope: Scope, limit: int | None = 50, *, source: str | None = None) -> list[Record]:
         """See `FactStore.newest`. The time it takes depends on how many it returns, not on how many are stored."""
@@ -92,22 +95,21 @@ class RedisStore:
             return []
         count = -1 if limit is None else min(limit, LARGEST_ID)
         if source is None:
-            rows = self._ask("ZREVRANGE", keys_of(scope).active, 0, max(count - 1, -1))
-        else:
-            rows = self._run(scripts.NEWEST_OF_SOURCE, keys_of(scope), digest(source), count)
-        return records_of(scope, rows)
+            return self._ask(partial(records_of, scope), "ZREVRANGE", keys_of(scope).active, 0, max(count - 1, -1))
+        values = digest(source), count
+        return self._run(partial(records_of, scope), scripts.NEWEST_OF_SOURCE, keys_of(scope), *values)
 
     def history(self, scope: Scope) -> list[Record]:
         """See `FactStore.history`."""
         if not holds_something(scope):
             return []
         keys = keys_of(scope)
+        both = ("ZRANGE", keys.active, 0, -1), ("HVALS", keys.superseded)
 
-        def look(client: Client) -> Any:
-            return client.server.pipeline(transaction=True).zrange(keys.active, 0, -1).hvals(keys.superseded).execute()
+        def look(client: Client) -> list[Record]:
+            return [record for rows in client.server.transaction_of(*both) for record in records_of(scope, rows)]
 
-        rows, older = self._through(look)
-        return sorted(records_of(scope, rows + older), key=_age, reverse=True)
+        return sorted(self._through(look), key=_age, reverse=True)
 
     def everyone(self, level: str, project: str = "") -> list[Record]:
         """See `FactStore.everyone`."""
@@ -126,19 +128,20 @@ class RedisStore:
             raise UsageError("a record is superseded by one of its own scope: give both the same")
         old = id_bytes(record_id) if 0 < record_id <= LARGEST_ID else b""
         row = new_row(new, self._next_id(), new.created_at or time.time())
-        kept = self._run(scripts.SUPERSEDE, row.keys, row.data, row.mark, BY_HAND, row.about, old)
+        values = row.data, row.mark, BY_HAND, row.about, old
+        kept = self._run(partial(_perhaps_one_of, scope), scripts.SUPERSEDE, row.keys, *values)
         if kept is None:
             raise UsageError(f"record {record_id} is no active record of this scope: name one that it has")
-        return records_of(scope, [kept])[0]
+        return kept
 
     def delete(self, scope: Scope, record_id: int | None = None) -> int:
         """See `FactStore.delete`, and above how long the server may keep the bytes."""
         require_scope(scope)
         if record_id is None:
-            return int(self._run(scripts.DELETE_ALL, keys_of(scope)))
+            return self._run(int, scripts.DELETE_ALL, keys_of(scope))
         if not 0 < record_id <= LARGEST_ID:
             return 0
-        return int(self._run(scripts.DELETE, keys_of(scope), id_bytes(record_id)))
+        return self._run(int, scripts.DELETE, keys_of(scope), id_bytes(record_id))
 
     def prune(self, scope: Scope, source: str, keep: int) -> list[Record]:
         """See `FactStore.prune`."""
@@ -146,7 +149,8 @@ class RedisStore:
         require_count("keep", keep)
         if not is_storable(source):
             return []
-        return records_of(scope, self._run(scripts.PRUNE, keys_of(scope), digest(source), min(keep, LARGEST_ID)))
+        values = digest(source), min(keep, LARGEST_ID)
+        return self._run(partial(records_of, scope), scripts.PRUNE, keys_of(scope), *values)
 
     def vectors(self) -> None:
         """None: each process that searches has an index of its own."""
@@ -157,18 +161,25 @@ class RedisStore:
 
     def _next_id(self) -> int:
         """An id that was never given before. One that is then not used, since its writer died, stays unused."""
-        return int(self._ask("INCR", _IDS))
+        return self._ask(int, "INCR", _IDS)
 
-    def _ask(self, *words: Any) -> Any:
-        return self._through(lambda client: client.server.execute_command(*words))
+    def _ask(self, read: Callable[[Any], T], *words: Any) -> T:
+        return self._through(lambda client: read(client.server.execute_command(*words)))
 
-    def _run(self, script: str, keys: Keys, *values: Any) -> Any:
-        return self._through(lambda client: client.run(script, keys, values))
+    def _run(self, read: Callable[[Any], T], script: str, keys: Keys, *values: Any) -> T:
+        return self._through(lambda client: read(client.run(script, keys, values)))
 
     def _through(self, ask: Callable[[Client], T], *, seconds: float | None = None) -> T:
-        """What the server answers, in the store's time or in so many seconds."""
+        """What the server answers, read, in the store's time or in so many seconds."""
         with Attempt(self._url, seconds=seconds or self._timeout), self._client.lease(self._timeout):
-            return ask(self._client)
+            try:
+                return ask(self._client)
+            except _UNREADABLE as error:
+                self._client.close()  # it may have been the answer to something else
+                raise StoreError(
+                    f"{hide_password(self._url)} gave an answer that is none of memtrace's: if it does so again,"
+                    " something else writes under memtrace's keys, or is no Redis"
+                ) from error
 
 
 def _scopes(client: Client) -> list[Scope]:
@@ -179,3 +190,11 @@ def _scopes(client: Client) -> list[Scope]:
 
 def _age(record: Record) -> tuple[float, int]:
     return record.created_at, record.id
+
+
+def _one_of(scope: Scope, row: bytes) -> Record:
+    return records_of(scope, [row])[0]
+
+
+def _perhaps_one_of(scope: Scope, row: bytes | None) -> Record | None:
+    return None if row is None else _one_of(scope, row)

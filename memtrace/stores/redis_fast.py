@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import hiredis
 import redis
+
+T = TypeVar("T")
 
 
 class Server(redis.Redis):
@@ -17,18 +20,54 @@ class Server(redis.Redis):
 
     def execute_command(self, *words: Any, **options: Any) -> Any:
         """See `redis.Redis.execute_command`."""
+
+        def read(connection: Any) -> Any:
+            return self.parse_response(connection, words[0], **options)  # type: ignore[no-untyped-call]  # redis-py's
+
+        return self._exchange(hiredis.pack_command(words), read)
+
+    def transaction_of(self, *commands: tuple[Any, ...]) -> list[Any]:
+        """What each of several commands answers, which are done with nobody's between them."""
+        packed = b"".join(map(hiredis.pack_command, [("MULTI",), *commands, ("EXEC",)]))
+        return self._exchange(packed, lambda connection: _executed(connection, len(commands)))
+
+    def _exchange(self, packed: bytes, read: Callable[[Any], T]) -> T:
+        """Send, and read all that is answered.
+
+        Only then may another have the connection: one that is left at any other point, by whatever is raised, is
+        closed, for what it may still say is no answer to the next.
+        """
         pool = self.connection_pool
         connection: Any = pool.get_connection()
         try:
-            connection.send_packed_command([hiredis.pack_command(words)])
-            return self.parse_response(connection, words[0], **options)  # type: ignore[no-untyped-call]  # redis-py's own
+            connection.send_packed_command([packed])
+            answer = read(connection)
         except redis.ResponseError:
+            pool.release(connection)
             raise
         except BaseException:
-            connection.disconnect()  # what it may still say is no answer to the next
+            connection.disconnect()
             raise
-        finally:
-            pool.release(connection)
+        pool.release(connection)
+        return answer
+
+
+def _executed(connection: Any, commands: int) -> list[Any]:
+    """The answers to a transaction of so many commands; the first refusal is raised when all have been read."""
+    refused = []
+    for _ in range(1 + commands):  # to MULTI, and that each is queued
+        try:
+            connection.read_response()
+        except redis.ResponseError as error:
+            refused.append(error)
+    try:
+        answers = connection.read_response()
+    except redis.ResponseError as error:
+        raise (refused or [error])[0] from None
+    for answer in answers:
+        if isinstance(answer, redis.ResponseError):
+            raise answer
+    return list(answers)
 
 
 class Pool(redis.ConnectionPool):

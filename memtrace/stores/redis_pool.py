@@ -8,10 +8,11 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from redis.exceptions import MaxConnectionsError, NoScriptError
+
+from memtrace.stores.places import Place, Places
 
 
 class Client:
@@ -22,8 +23,7 @@ class Client:
 
     def __init__(self, make: Callable[[], Any], *, connections: int) -> None:
         self._make = make
-        self._connections = connections
-        self._free = _places(connections)
+        self.places = Places(connections)
         self._made: list[Any] = []
         self._making = threading.Lock()
         _clients.add(self)
@@ -46,7 +46,7 @@ class Client:
 
     def lease(self, seconds: float) -> Lease:
         """One of the connections, for one thread until the block ends; the thread waits up to ``seconds`` for it."""
-        return Lease(self._free, seconds, self._connections)
+        return Lease(self.places, seconds)
 
     def close(self) -> None:
         """Close connections; the next use opens new ones."""
@@ -56,7 +56,7 @@ class Client:
     def start_anew(self) -> None:
         """Forget all that was inherited, neither using nor closing it: this is a forked child."""
         self._making = threading.Lock()
-        self._free = _places(self._connections)
+        self.places = Places(self.places.count)
         _inherited.extend(self._made)
         self._made = []
 
@@ -70,29 +70,20 @@ class Lease:
         MaxConnectionsError: all stayed in use for so long.
     """
 
-    __slots__ = ("_connections", "_free", "_seconds")
+    __slots__ = ("_place", "_places", "_seconds")
 
-    def __init__(self, free: SimpleQueue[None], seconds: float, connections: int) -> None:
-        self._free = free
+    def __init__(self, places: Places, seconds: float) -> None:
+        self._places = places
         self._seconds = seconds
-        self._connections = connections
 
     def __enter__(self) -> None:
-        try:
-            self._free.get(timeout=self._seconds)
-        except Empty:
-            raise MaxConnectionsError(f"all {self._connections} stayed in use") from None
+        place = self._places.take(self._seconds)
+        if place is None:
+            raise MaxConnectionsError(f"all {self._places.count} stayed in use")
+        self._place: Place = place
 
     def __exit__(self, *_: object) -> None:
-        self._free.put(None)
-
-
-def _places(count: int) -> SimpleQueue[None]:
-    """A semaphore: one of C, for Python's own is of Python and slower."""
-    places: SimpleQueue[None] = SimpleQueue()
-    for _ in range(count):
-        places.put(None)
-    return places
+        self._places.give_back(self._place)
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()

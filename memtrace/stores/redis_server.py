@@ -13,7 +13,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
-from redis.cluster import RedisCluster
 from redis.connection import parse_url
 from redis.exceptions import (
     AuthenticationError,
@@ -32,6 +31,7 @@ from redis.retry import Retry
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.stores.location import hide_password
+from memtrace.stores.redis_cluster import Cluster
 from memtrace.stores.redis_fast import Pool, Server
 from memtrace.stores.redis_pool import Client
 from memtrace.stores.redis_rows import PREFIX
@@ -117,7 +117,7 @@ def connect(url: str, *, timeout: float, connections: int) -> Client:
         about = _about(client)
         if about.get("cluster_enabled"):
             client.close()
-            cluster = partial(RedisCluster.from_url, url, **limits, retry=Retry(NoBackoff(), 1))
+            cluster = partial(Cluster.from_url, url, **limits, retry=Retry(NoBackoff(), 1))
             client = Client(cluster, connections=connections)
         _require_version(client, url)
     except BaseException:
@@ -205,7 +205,9 @@ class _Socket(socket.socket):
         left = _now.ends - time.monotonic()
         if usual is None or left >= usual * 0.9:
             return False
-        self.settimeout(max(left, 0.001))
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self.settimeout(left)
         return True
 
 

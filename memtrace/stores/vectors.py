@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from memtrace.errors import StoreError
 from memtrace.model import Record, Scope
 
 
@@ -33,12 +34,17 @@ class Nearest:
     unknown: list[Record]
 
 
+class VectorsLost(StoreError):
+    """The place for vectors is gone, and the store looks anew whether there is one when it is next asked for it."""
+
+
 class FactVectors(Protocol):
     """Vectors of facts, each under its record's id and its embedder's number, gone as soon as the record is.
 
     Each embedder has its own, since one's say nothing about another's. A vector is one to 16,000 finite numbers, not
     all 0, and all of one embedder's have as many as its probe; only their direction counts. A vector that is none, or
-    is longer or shorter than its embedder's probe, raises `UsageError`; a driver's failure `StoreError`.
+    is longer or shorter than its embedder's probe, raises `UsageError`; a driver's failure `StoreError`, and
+    `VectorsLost` where there is no place for them any more.
     """
 
     def embedder(self, probe: Sequence[float]) -> int:

@@ -68,9 +68,11 @@ def verdicts(entries: list[Entry]) -> dict[str, Verdict]:
 
 
 def accused(entries: list[Entry]) -> set[str]:
-    """The rules found violated, or undecided."""
-    bad = (Verdict.VIOLATED, Verdict.INCONCLUSIVE)
-    return {rule for rule, verdict in verdicts(entries).items() if verdict in bad}
+    """The rules found violated, or undecided; a test that fails shows why."""
+    bad = [entry.finding for entry in entries if entry.finding.verdict in (Verdict.VIOLATED, Verdict.INCONCLUSIVE)]
+    for finding in bad:
+        print(finding.rule, finding.verdict.value, finding.reason, *finding.evidence, sep="\n  ")
+    return {finding.rule for finding in bad}
 
 
 def _mark(test: Test) -> Any:

@@ -17,7 +17,7 @@ from .facts import records, text
 from .peer import require_fits, require_sdk
 
 _NEWEST: Final = """
-    SELECT fact, id, confidence, source, source_trace_id, source_span_id, created_at, superseded_by FROM learned_memory
+    SELECT fact, id, confidence, source, source_trace_id, source_span_id, created_at FROM learned_memory
     WHERE scope_sha256 = %s AND superseded_by IS NULL
     ORDER BY created_at DESC, id DESC LIMIT 50
 """

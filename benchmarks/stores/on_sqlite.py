@@ -19,7 +19,7 @@ from .facts import records
 from .peer import require_fits, require_sdk
 
 _NEWEST: Final = """
-    SELECT fact, id, confidence, source, source_trace_id, source_span_id, created_at, superseded_by FROM learned_memory
+    SELECT fact, id, confidence, source, source_trace_id, source_span_id, created_at FROM learned_memory
     WHERE project_id = '' AND scope = 'user' AND scope_id = 'alice' AND superseded_by IS NULL
     ORDER BY created_at DESC, id DESC LIMIT 50
 """

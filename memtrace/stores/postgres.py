@@ -11,6 +11,7 @@ from memtrace.errors import UsageError
 from memtrace.model import Record, Scope
 from memtrace.stores.location import hide_password
 from memtrace.stores.rows import (
+    ACTIVE_COLUMNS,
     COLUMNS,
     LARGEST_ID,
     digest,
@@ -21,6 +22,7 @@ from memtrace.stores.rows import (
     require_limits,
     require_record,
     require_scope,
+    to_active_records,
     to_records,
 )
 
@@ -49,8 +51,8 @@ def _select(where: str, columns: str = COLUMNS) -> str:
 
 
 _WITH_ID: Final = _select(f"{_HERE} AND id = %(id)s")
-_NEWEST: Final = _select(f"{_ACTIVE} {_NEWEST_FIRST}")
-_NEWEST_OF_SOURCE: Final = _select(f"{_ACTIVE_OF_SOURCE} {_NEWEST_FIRST}")
+_NEWEST: Final = _select(f"{_ACTIVE} {_NEWEST_FIRST}", ACTIVE_COLUMNS)
+_NEWEST_OF_SOURCE: Final = _select(f"{_ACTIVE_OF_SOURCE} {_NEWEST_FIRST}", ACTIVE_COLUMNS)
 _HISTORY: Final = f"{_select(_ACTIVE)} UNION ALL {_select(_SUPERSEDED)} {_NEWEST_FIRST}"
 _EVERYONE: Final = _select(
     f"project_id = %(project)s AND scope = %(level)s AND superseded_by IS NULL {_NEWEST_FIRST}", f"scope_id, {COLUMNS}"
@@ -192,8 +194,8 @@ class PostgresStore:
         # In the statement's text, so that its one plan is made for this limit.
         first = "" if limit is None else f" LIMIT {min(int(limit), LARGEST_ID)}"
         if source is None:
-            return to_records(scope, self._rows(_NEWEST + first, {"here": place(scope)}))
-        return to_records(scope, self._rows(_NEWEST_OF_SOURCE + first, {"here": place(scope), "source": source}))
+            return to_active_records(scope, self._rows(_NEWEST + first, {"here": place(scope)}))
+        return to_active_records(scope, self._rows(_NEWEST_OF_SOURCE + first, {"here": place(scope), "source": source}))
 
     def history(self, scope: Scope) -> list[Record]:
         """See `FactStore.history`."""

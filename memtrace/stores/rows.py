@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, make_dataclass
+from dataclasses import fields, make_dataclass, replace
 from typing import Any, Final
 
 from memtrace.errors import UsageError
 from memtrace.model import Level, Record, Scope
 
-COLUMNS: Final = "fact, id, confidence, source, source_trace_id, source_span_id, created_at, superseded_by"
-"""The columns of ``learned_memory`` in the order of `Record`'s fields after the scope."""
+ACTIVE_COLUMNS: Final = "fact, id, confidence, source, source_trace_id, source_span_id, created_at"
+"""The columns of ``learned_memory`` that say something of an active fact, in the order of `Record`'s fields."""
+
+COLUMNS: Final = f"{ACTIVE_COLUMNS}, superseded_by"
+"""Those of any fact."""
 
 LARGEST_ID: Final = 2**63 - 1
 
@@ -27,8 +30,8 @@ Draft: Any = make_dataclass("Draft", [field.name for field in fields(Record)], s
 """A record that is not done: once it is filled, its class becomes `Record`."""
 
 
-def to_records(scope: Scope, rows: Iterable[Sequence[Any]]) -> list[Record]:
-    """The records of one scope that rows of `COLUMNS` hold."""
+def to_active_records(scope: Scope, rows: Iterable[Sequence[Any]]) -> list[Record]:
+    """The records of one scope that rows of `ACTIVE_COLUMNS` hold."""
     made = []
     for row in rows:
         draft = Draft()
@@ -41,11 +44,16 @@ def to_records(scope: Scope, rows: Iterable[Sequence[Any]]) -> list[Record]:
             draft.source_trace_id,
             draft.source_span_id,
             draft.created_at,
-            draft.superseded_by,
         ) = row
+        draft.superseded_by = None
         draft.__class__ = Record
         made.append(draft)
     return made
+
+
+def to_records(scope: Scope, rows: Iterable[Sequence[Any]]) -> list[Record]:
+    """The records of one scope that rows of `COLUMNS` hold."""
+    return [replace(to_active_records(scope, [row])[0], superseded_by=by) for *row, by in rows]
 
 
 def digest(text: str) -> bytes:

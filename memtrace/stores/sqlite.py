@@ -15,6 +15,7 @@ from typing import Final, cast
 from memtrace.errors import UsageError
 from memtrace.model import Record, Scope
 from memtrace.stores.rows import (
+    ACTIVE_COLUMNS,
     COLUMNS,
     LARGEST_ID,
     digest,
@@ -24,6 +25,7 @@ from memtrace.stores.rows import (
     require_level,
     require_record,
     require_scope,
+    to_active_records,
     to_records,
 )
 from memtrace.stores.sqlite_file import MEMORY, connect, failure
@@ -41,8 +43,8 @@ def _select(where: str, columns: str = COLUMNS) -> str:
 
 _WITH_ID: Final = _select(f"{_HERE} AND id = ?")
 _SAME: Final = _select(f"{_ACTIVE} AND fact_sha256 = ?")
-_NEWEST: Final = _select(f"{_ACTIVE} {_NEWEST_FIRST} LIMIT ?")
-_NEWEST_OF_SOURCE: Final = _select(f"{_ACTIVE} AND source = ? {_NEWEST_FIRST} LIMIT ?")
+_NEWEST: Final = _select(f"{_ACTIVE} {_NEWEST_FIRST} LIMIT ?", ACTIVE_COLUMNS)
+_NEWEST_OF_SOURCE: Final = _select(f"{_ACTIVE} AND source = ? {_NEWEST_FIRST} LIMIT ?", ACTIVE_COLUMNS)
 _BEYOND: Final = _select(f"{_ACTIVE} AND source = ? {_NEWEST_FIRST} LIMIT -1 OFFSET ?")
 _REPLACED: Final = _select(f"{_HERE} AND superseded_by = ?")
 _HISTORY: Final = f"{_select(_ACTIVE)} UNION ALL {_select(_SUPERSEDED)} {_NEWEST_FIRST}"
@@ -123,7 +125,7 @@ class SqliteStore:
                 rows = db.execute(_NEWEST, (*_key(scope), count)).fetchall()
             else:
                 rows = db.execute(_NEWEST_OF_SOURCE, (*_key(scope), source, count)).fetchall()
-        return to_records(scope, rows)
+        return to_active_records(scope, rows)
 
     def history(self, scope: Scope) -> list[Record]:
         """See `FactStore.history`."""

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -328,7 +329,8 @@ def test_a_server_that_does_not_start_says_its_last_words():
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_services_up_tells_where_they_are_and_removes_them_when_told_to_end(end):
     command = [sys.executable, "-m", "memtrace.cli", "services", "up", "redis"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # these tests may run where Ctrl-C is ignored
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heeding) as process:
         told = process.stdout.readline()
         assert process.stdout.readline() == "# until Ctrl-C\n"
         url = told.split("'")[1]

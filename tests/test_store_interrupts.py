@@ -1,5 +1,6 @@
 """A call may be interrupted at any line: nobody then gets another's rows, and no connection is lost."""
 
+import gc
 from contextlib import closing
 
 import pytest
@@ -51,6 +52,12 @@ def _interrupted(store, call, number, *, within, anew):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 class TestRedis:
     WITHIN = ("/redis/", "memtrace/stores")
+
+    @pytest.fixture(autouse=True)
+    def gone(self):
+        """Its sockets are not left for another test to find."""
+        yield
+        gc.collect()
 
     @pytest.mark.parametrize("anew", [False, True], ids=["known connection", "new connection"])
     @pytest.mark.parametrize("call", CALLS)

@@ -58,10 +58,8 @@ def test_a_span_that_shows_what_was_sent_holds() -> None:
     assert {judged(rule, history).verdict for rule in (EQUAL, ONE_SPAN, ONE_TRACE)} == {Verdict.HELD}
 
 
-@pytest.mark.parametrize(
-    ("silent", "verdict"), [("", Verdict.HELD), ("main", Verdict.VIOLATED), ("p2", Verdict.VIOLATED)]
-)
-def test_two_processes_that_write_at_once_each_have_their_own_spans(silent: str, verdict: Verdict) -> None:
+def one_turn_with_memory() -> HistoryWriter:
+    """A turn whose memory, too, has its spans."""
     write = HistoryWriter(*CLAIMS, "memory-spans")
     turn = write.begin(ALICE, "Hello.")
     write.model(turn, ["user: Hello."])
@@ -69,6 +67,14 @@ def test_two_processes_that_write_at_once_each_have_their_own_spans(silent: str,
     write.span("chat", turn, prompt=prompt("Hello."), parent="root")
     write.span("turn", turn, span="root")
     write.end(turn)
+    return write
+
+
+@pytest.mark.parametrize(
+    ("silent", "verdict"), [("", Verdict.HELD), ("main", Verdict.VIOLATED), ("p2", Verdict.VIOLATED)]
+)
+def test_two_processes_that_write_at_once_each_have_their_own_spans(silent: str, verdict: Verdict) -> None:
+    write = one_turn_with_memory()
     write.span("memory.persist", trace="main")
     write.fact(ALICE, "Likes tea.")
     for process in ("main", "p2"):
@@ -86,13 +92,7 @@ def test_two_processes_that_write_at_once_each_have_their_own_spans(silent: str,
     [("memory.persist", Verdict.HELD), ("memory.retrieve", Verdict.VIOLATED), ("memory.load", Verdict.VIOLATED)],
 )
 def test_a_write_is_seen_by_the_span_of_a_write_alone(operation: str, verdict: Verdict) -> None:
-    write = HistoryWriter(*CLAIMS, "memory-spans")
-    turn = write.begin(ALICE, "Hello.")
-    write.model(turn, ["user: Hello."])
-    write.span("memory.read", turn, parent="root")
-    write.span("chat", turn, prompt=prompt("Hello."), parent="root")
-    write.span("turn", turn, span="root")
-    write.end(turn)
+    write = one_turn_with_memory()
     write.span(operation)
     write.fact(ALICE, f"Likes {A}.")
     assert judged(ONE_SPAN, write.history()).verdict is verdict

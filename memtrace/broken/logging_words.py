@@ -34,7 +34,7 @@ class PrintsItsErrors(TinyMemory):
         try:
             with super().model_span(model, messages):
                 yield
-        except Exception as error:
+        except Exception as error:  # whatever fails is quoted: the fault
             quoting = RuntimeError(f"{error}; the request was {messages}")
             traceback.print_exception(quoting, file=sys.stderr)
             raise

@@ -461,7 +461,7 @@ class TinyMemory:
         with self.tracer.start_as_current_span(f"chat {model}", attributes=attributes) as span:
             try:
                 yield
-            except BaseException as error:
+            except BaseException as error:  # a cancelled call is an error of its span too
                 span.set_status(Status(StatusCode.ERROR))
                 span.set_attribute("error.type", type(error).__name__)
                 raise

@@ -176,7 +176,7 @@ class KeepsOpenQuestions(TinyMemory):
             return super().run(caller, key, text, traffic)
         except (Blocked, Limit):
             raise
-        except Exception:
+        except Exception:  # whatever fails, the question is already kept: the fault
             window.append(("user", text))
             raise
 

@@ -75,7 +75,7 @@ class StopsBetweenWrites(TinyCancel):
         try:
             if self.option("learn", True):
                 self.learn(caller, key, text, answer)
-        except Exception:
+        except Exception:  # whatever fails takes the question along: the fault
             window.pop()
             raise
         self.stop_if_cancelled()
@@ -91,7 +91,7 @@ class LeavesItsSpanBehind(TinyMemory):
         token = attach(set_span_in_context(span))
         try:
             yield from self.streamed(caller, text)
-        except Exception:
+        except Exception:  # not GeneratorExit: the fault
             detach(token)
             raise
         else:
@@ -197,7 +197,7 @@ class RetriesTheWholeTurn(TinyMemory):
         window.append(first_attempt)
         try:
             return super().run(caller, key, text, traffic)
-        except BaseException:
+        except BaseException:  # also what is no Exception, such as a cancellation
             window.remove(first_attempt)
             raise
 

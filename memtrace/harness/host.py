@@ -83,7 +83,7 @@ def open_system(factory: Factory, environment: Environment) -> Any:
         system = factory(environment)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:
+    except BaseException as error:  # an adapter may raise anything
         raise AdapterError(f"the factory raised {in_one_line(error)}") from error
     check_claims(system)
     return with_loop(system, environment)
@@ -190,7 +190,7 @@ class LocalHost:
         async def run() -> None:
             try:
                 ended.set_result(await job())
-            except BaseException as error:
+            except BaseException as error:  # whoever waits hears of it, whatever it is
                 ended.set_exception(error)
                 raise
 

@@ -61,7 +61,7 @@ class PlaneServer:
         try:
             self._curator, self.reader = self._key("curator"), self._key("reader")
             self._process.start()
-        except BaseException:
+        except BaseException:  # an interrupt too may not leave it running
             self._process.stop()
             raise
 

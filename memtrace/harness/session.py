@@ -108,7 +108,7 @@ class Suite:
             )  # fmt: skip
             try:
                 yield stage
-            except BaseException:
+            except BaseException:  # whatever ends the script, its stage is closed
                 with suppress(AdapterError):  # what went wrong first is what is told
                     stage.close()
                 raise

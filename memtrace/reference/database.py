@@ -92,7 +92,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = NORMAL")
         _use_wal(connection)
-    except BaseException:
+    except BaseException:  # an interrupt too may not leave it open
         connection.close()
         raise
     return connection

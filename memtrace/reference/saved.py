@@ -174,6 +174,6 @@ def _write(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
-    except BaseException:
+    except BaseException:  # an interrupt too may not leave half a file
         Path(name).unlink(missing_ok=True)
         raise

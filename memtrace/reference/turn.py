@@ -221,6 +221,6 @@ class Turn:
         with self.plan.tracing.turn(self.plan.name) as span:
             try:
                 yield span
-            except BaseException as error:
+            except BaseException as error:  # however it ends, a cancellation too, the span says how
                 span.outcome(outcome_of(error))
                 raise

@@ -99,7 +99,7 @@ class SqliteDatabase:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield lambda statement, values=(): connection.execute(statement, values).fetchall()
-            except BaseException:
+            except BaseException:  # an interrupt too may not leave it half done
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
@@ -132,7 +132,7 @@ class SqliteDatabase:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             # Waits for the disk at every commit: what was acknowledged outlives the process, and the machine's power.
             connection.execute("PRAGMA synchronous = FULL")
-        except BaseException:
+        except BaseException:  # an interrupt too may not leave it open
             connection.close()
             raise
         return connection

@@ -52,7 +52,7 @@ def open_plane(location: str, *, clock: Callable[[], float] = time.time) -> Plan
     database = open_database(location)
     try:
         return PlaneStore(database, clock=clock)
-    except BaseException:
+    except BaseException:  # an interrupt too may not leave it open
         database.close()
         raise
 

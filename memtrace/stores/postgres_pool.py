@@ -49,7 +49,7 @@ class ServerConnection(psycopg.Connection[tuple[Any, ...]]):
             _finish_connecting(pgconn, deadline)
             pgconn.nonblocking = 1
             connection = cls(pgconn)
-        except BaseException:
+        except BaseException:  # an interrupt too may not leave it open
             pgconn.finish()
             raise
         connection.deadline = deadline
@@ -149,7 +149,7 @@ class Lease:
             connection, self._era = self._pool.idle()
             if connection is None:
                 connection = self._pool.connect(self._deadline)
-        except BaseException:
+        except BaseException:  # an interrupt too may not keep the place
             self._places.give_back(place)
             raise
         connection.deadline = self._deadline

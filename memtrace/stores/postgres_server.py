@@ -78,7 +78,7 @@ def connect(url: str, deadline: float, *, timeout: float) -> ServerConnection:
         connection.prepare_threshold = 0
         _require_utf8(connection, url)
         update_schema(connection, hide_password(url))
-    except BaseException:
+    except BaseException:  # an interrupt too may not leave it open
         connection.close()
         raise
     return connection

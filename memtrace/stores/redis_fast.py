@@ -45,7 +45,7 @@ class Server(redis.Redis):
         except redis.ResponseError:
             pool.release(connection)
             raise
-        except BaseException:
+        except BaseException:  # after an interrupt too an answer may be on its way
             connection.disconnect()
             raise
         pool.release(connection)

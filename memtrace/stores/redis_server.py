@@ -120,7 +120,7 @@ def connect(url: str, *, timeout: float, connections: int) -> Client:
             cluster = partial(Cluster.from_url, url, **limits, retry=Retry(NoBackoff(), 1))
             client = Client(cluster, connections=connections)
         _require_version(client, url)
-    except BaseException:
+    except BaseException:  # an interrupt too may not leave it open
         client.close()
         raise
     if about.get("maxmemory") and about.get("maxmemory_policy") != "noeviction":

@@ -83,7 +83,7 @@ def connect(path: str, *, patience: float, durable: bool) -> sqlite3.Connection:
         connection.execute(f"PRAGMA fullfsync = {durable}")
         _update_schema(connection, path)
         _use_wal(connection, patience)
-    except BaseException:
+    except BaseException:  # an interrupt too may not leave it open
         connection.close()
         raise
     return connection

@@ -77,7 +77,7 @@ def _run(binaries: Path, provider: str, durable: bool) -> Server:
         shutil.copytree(_template(binaries, account), data, copy_function=shutil.copy)
         account.take(directory.path)
         process.start()
-    except BaseException:
+    except BaseException:  # an interrupt too may not leave it running
         process.stop()
         raise
     return Server("postgres", f"postgresql://postgres@127.0.0.1:{process.port}/{_DATABASE}", provider, process)
@@ -108,7 +108,7 @@ def _template(binaries: Path, account: Account) -> Path:
                     *account.prefix, str(binaries / "initdb"), "-D", str(directory.path / "data"), "-U", "postgres",
                     "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
                 ])  # fmt: skip
-            except BaseException:
+            except BaseException:  # an interrupt too may not leave it there
                 directory.remove()
                 raise
             atexit.register(directory.remove)

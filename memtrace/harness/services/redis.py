@@ -71,7 +71,7 @@ def _run(binary: Path, provider: str, durable: bool) -> Server:
     )  # fmt: skip
     try:
         process.start()
-    except BaseException:
+    except BaseException:  # an interrupt too may not leave it running
         process.stop()
         raise
     return Server("redis", f"redis://127.0.0.1:{process.port}/0", provider, process)

@@ -30,6 +30,8 @@ _REPORTER = "memtrace-reporter"
 _STDERR = 2
 _NO_COUNT = -2
 """How terse pytest must be told to be so that it does not say that no tests ran, where the reason follows."""
+_WHOLE_SUMMARY = 2
+"""How verbose pytest must be told to be so that its summary holds whole failures everywhere."""
 _LAST_SECONDS = 2
 """How long a process may take to end by itself in which a call of the system's never ended."""
 
@@ -298,6 +300,9 @@ class _Reporter:
         system, version, *notes = str(dict(report.user_properties)[_SYSTEM]).split("\n")
         if self._ledger is None:
             self._ledger = Ledger(system, version)
+            if self._config.option.verbose < _WHOLE_SUMMARY:
+                # On a build server pytest's summary would tell again all that each failure has told.
+                self._config.option.force_short_summary = True
         self._ledger.notes.update(dict.fromkeys(notes))
         for text in texts:
             self._ledger.add(load_entries(str(text)))

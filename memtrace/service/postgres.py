@@ -12,7 +12,7 @@ from memtrace.service.database import Row, Run, Values
 from memtrace.stores.location import hide_password
 
 if TYPE_CHECKING:
-    from memtrace.stores.postgres_pool import ServerConnection
+    from memtrace.stores.postgres_pool import Lease, ServerConnection
 
 _MOST_CONNECTIONS: Final = 10
 
@@ -38,15 +38,12 @@ class PostgresDatabase:
 
     def __init__(self, url: str, *, timeout: float = 5.0) -> None:
         try:
-            import psycopg
-
             from memtrace.stores.postgres_pool import ServerConnections
         except ImportError:
             raise UsageError("a Postgres URL needs psycopg: pip install 'memtrace-otel[postgres]'") from None
         self._url = url
         self._timeout = timeout
-        self._failures = psycopg.Error
-        self._connections = ServerConnections(self._connect, most=_MOST_CONNECTIONS)
+        self._connections = ServerConnections(self._connect, self._failure, most=_MOST_CONNECTIONS)
         with self._lent():
             pass  # a server that cannot be reached is told now
 
@@ -75,14 +72,12 @@ class PostgresDatabase:
         connection.prepare_threshold = 0
         return connection
 
-    @contextmanager
-    def _lent(self) -> Iterator[ServerConnection]:
-        try:
-            with self._connections.lend(time.monotonic() + self._timeout) as connection:
-                yield connection
-        except self._failures as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise StoreError(f"{hide_password(self._url)} failed: {reason}") from error
+    def _failure(self, error: Exception, _deadline: float) -> StoreError:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return StoreError(f"{hide_password(self._url)} failed: {reason}")
+
+    def _lent(self) -> Lease:
+        return self._connections.lend(time.monotonic() + self._timeout)
 
 
 def _run(connection: ServerConnection, statement: str, values: Values) -> list[Row]:

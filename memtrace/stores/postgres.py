@@ -28,9 +28,9 @@ from memtrace.stores.rows import (
 
 try:
     from memtrace.stores.postgres_pgvector import schema_for_vectors
-    from memtrace.stores.postgres_pool import ServerConnections
+    from memtrace.stores.postgres_pool import Lease, ServerConnections
     from memtrace.stores.postgres_scope import alone, place
-    from memtrace.stores.postgres_server import Attempt, checked, connect
+    from memtrace.stores.postgres_server import checked, connect, failure
     from memtrace.stores.postgres_vectors import PostgresVectors
 except ImportError as missing:
     raise UsageError("a postgresql:// store needs psycopg 3: pip install 'memtrace-otel[postgres]'") from missing
@@ -160,7 +160,9 @@ class PostgresStore:
         self._url = checked(url)
         self._timeout = timeout
         # Not a method of this store, which would keep it alive: one that is dropped closes its connections.
-        self._connections = ServerConnections(partial(connect, self._url, timeout=timeout), most=connections)
+        self._connections = ServerConnections(
+            partial(connect, self._url, timeout=timeout), partial(failure, self._url), most=connections
+        )
         self._schema_for_vectors: str | None = None
         self._may_keep_vectors = True
         with self._connection():
@@ -269,8 +271,8 @@ class PostgresStore:
         with self._connection() as db:
             return db.rows(statement, values)
 
-    def _connection(self) -> Attempt:
-        return Attempt(self._url, self._connections, seconds=self._timeout)
+    def _connection(self) -> Lease:
+        return self._connections.lend(time.monotonic() + self._timeout)
 
 
 @lru_cache

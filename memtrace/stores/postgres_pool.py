@@ -39,6 +39,8 @@ class ServerConnection(psycopg.Connection[tuple[Any, ...]]):
     def __init__(self, pgconn: abc.PGconn) -> None:
         super().__init__(pgconn)
         self._reader = self.cursor(binary=True)
+        self._unasked = select.poll()
+        self._unasked.register(pgconn.socket, select.POLLIN)
 
     @classmethod
     def reach(cls, conninfo: str, deadline: float) -> Self:
@@ -74,9 +76,7 @@ class ServerConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def is_quiet(self) -> bool:
         """Whether nothing has arrived unasked: the end of the connection, or a message that says it is near."""
-        poll = select.poll()
-        poll.register(self.pgconn.socket, select.POLLIN)
-        return not poll.poll(0)
+        return not self._unasked.poll(0)
 
     def is_reusable(self) -> bool:
         """Whether the last statement is over, whatever came of it."""
@@ -88,10 +88,22 @@ class ServerConnections:
 
     One that was lost takes the idle ones along, so that after an outage no caller waits for a dead one. What died while
     it was idle is seen before it is lent.
+
+    Args:
+        connect: makes one by a deadline.
+        failure: what is raised for what psycopg raised where a connection had so long.
+        most: how many.
     """
 
-    def __init__(self, connect: Callable[[float], ServerConnection], *, most: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[float], ServerConnection],
+        failure: Callable[[psycopg.Error, float], MemtraceError],
+        *,
+        most: int,
+    ) -> None:
         self.connect = connect
+        self.failure = failure
         self.places = Places(most)
         self._idle: list[ServerConnection] = []
         self._era = 0
@@ -141,6 +153,7 @@ class Lease:
 
     Raises:
         StoreError: all connections stayed in use.
+        MemtraceError: the server failed; see `ServerConnections`.
     """
 
     __slots__ = ("_connection", "_deadline", "_era", "_place", "_places", "_pool")
@@ -161,8 +174,9 @@ class Lease:
             connection, self._era = self._pool.idle()
             if connection is None:
                 connection = self._pool.connect(self._deadline)
-        except BaseException:  # an interrupt too may not keep the place
+        except BaseException as error:  # an interrupt too may not keep the place
             self._places.give_back(place)
+            self._raise_failure(error)
             raise
         connection.deadline = self._deadline
         self._connection = connection
@@ -176,6 +190,11 @@ class Lease:
                 self._connection.close()  # whatever else was raised came in the middle of something
         finally:
             self._places.give_back(self._place)
+        self._raise_failure(error)
+
+    def _raise_failure(self, error: BaseException | None) -> None:
+        if isinstance(error, psycopg.Error):
+            raise self._pool.failure(error, self._deadline) from error
 
 
 def answer(db: ServerConnection, question: str, values: Mapping[str, Any] | None = None) -> Any:

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.stores.location import hide_password
-from memtrace.stores.postgres_pool import ServerConnection, ServerConnections, Unreached
+from memtrace.stores.postgres_pool import ServerConnection, Unreached
 from memtrace.stores.postgres_schema import update_schema
 from memtrace.stores.rows import MAYBE_DONE
 
@@ -24,6 +24,7 @@ _REMEDIES: Final = {
     "28P01": "refused the password: check the user and the password",
     "3D000": "has no such database: create it, or check its name",
     "3F000": "has no schema to use: create one, and name it in the search_path",
+    "40P01": "gave this up, since another changes the tables at the same time (a deadlock): try again",
     "42501": "does not permit this: grant the user CREATE on the schema, and all on the table learned_memory",
     "42P01": "has lost the table learned_memory: close the store, and it is made again when it is next used",
     "53100": "has no room left: free some space on its disk and try again",
@@ -84,39 +85,15 @@ def connect(url: str, deadline: float, *, timeout: float) -> ServerConnection:
     return connection
 
 
-class Attempt:
-    """A block in which this thread has a connection for so many seconds, and psycopg's errors become ours.
-
-    Raises:
-        StoreError: Postgres failed, or all connections stayed in use.
-    """
-
-    __slots__ = ("_ends", "_lease", "_url")
-
-    def __init__(self, url: str, connections: ServerConnections, *, seconds: float) -> None:
-        self._url = url
-        self._ends = time.monotonic() + seconds
-        self._lease = connections.lend(self._ends)
-
-    def __enter__(self) -> ServerConnection:
-        try:
-            return self._lease.__enter__()
-        except psycopg.Error as error:
-            raise _failure(self._url, error, deadline=self._ends) from error
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._lease.__exit__(kind, error, trace)
-        if isinstance(error, psycopg.Error):
-            raise _failure(self._url, error, deadline=self._ends) from error
-
-
-def _failure(url: str, error: psycopg.Error, *, deadline: float) -> StoreError:
+def failure(url: str, error: psycopg.Error, deadline: float) -> StoreError:
     """What Postgres's error means for someone who knows only the URL."""
     said = " ".join(str(error).split())
     # A server that says why it failed is told by its own words; one that says nothing, by the clock.
     state = error.sqlstate or next((state for words, state in _STATES if re.search(words, said)), "")
     if state in _REMEDIES:
-        return StoreError(f"{hide_password(url)} {_REMEDIES[state]}")
+        # A server that ends itself may have found no room for what comes after a commit that is in its log already.
+        ended = f"; {MAYBE_DONE}" if error.diag.severity_nonlocalized == "PANIC" else ""
+        return StoreError(f"{hide_password(url)} {_REMEDIES[state]}{ended}")
     asked = not isinstance(error, Unreached | psycopg.errors.ConnectionTimeout)
     perhaps = f"; {MAYBE_DONE}" if asked else ""
     if not state and (time.monotonic() >= deadline or isinstance(error, psycopg.errors.ConnectionTimeout)):

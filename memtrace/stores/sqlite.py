@@ -29,7 +29,7 @@ from memtrace.stores.rows import (
     to_records,
 )
 from memtrace.stores.sqlite_file import MEMORY, connect, failure
-from memtrace.stores.sqlite_pool import Connections, FileConnections, MemoryConnection
+from memtrace.stores.sqlite_pool import Connections, FileConnections, Lease, MemoryConnection
 
 _HERE: Final = "project_id = ? AND scope = ? AND scope_id = ?"
 _ACTIVE: Final = f"{_HERE} AND superseded_by IS NULL"
@@ -91,8 +91,11 @@ class SqliteStore:
         self._path = _absolute(os.fspath(path))
         self._timeout = timeout
         opening = partial(connect, self._path, patience=timeout, durable=durable)
+        failing = partial(failure, self._path)
         self._connections: Connections = (
-            MemoryConnection(opening) if self._path == MEMORY else FileConnections(opening, patience=timeout)
+            MemoryConnection(opening, failing)
+            if self._path == MEMORY
+            else FileConnections(opening, failing, patience=timeout)
         )
         self._rewrite_owed = self._journal_owed = False
         with self._reading():
@@ -192,13 +195,8 @@ class SqliteStore:
         """See `FactStore.close`."""
         self._connections.close()
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with self._connections.lend() as db:
-                yield db
-        except sqlite3.Error as error:
-            raise failure(self._path, error) from error
+    def _reading(self) -> Lease:
+        return self._connections.lend()
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -12,29 +12,64 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from typing import Protocol
 
 from memtrace.errors import StoreError
 
 Connect = Callable[[], sqlite3.Connection]
+Failure = Callable[[sqlite3.Error], StoreError]
 
 
 class Connections(Protocol):
     """Where a store gets its connections from."""
 
-    def lend(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection for one thread until the block ends; a transaction that is still open then is rolled back."""
+    failure: Failure
+    """What is raised for what SQLite raised."""
+
+    def lend(self) -> Lease:
+        """A connection for one thread until the block ends."""
+
+    def take(self) -> tuple[sqlite3.Connection, int]:
+        """One that nobody else has until it is given back, and in which era it is taken."""
+
+    def give_back(self, connection: sqlite3.Connection, era: int) -> None:
+        """End what `take` began; a transaction that is still open is rolled back."""
 
     def close(self) -> None:
-        """Close what is open; what is lent is closed as it comes back."""
+        """Close what is open, which ends the era; what is lent is closed as it comes back."""
+
+
+class Lease:
+    """A block in which one thread has a connection; a transaction that is still open at its end is rolled back.
+
+    Raises:
+        StoreError: SQLite failed.
+    """
+
+    __slots__ = ("_connection", "_connections", "_era")
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self._connection, self._era = self._connections.take()
+        except sqlite3.Error as error:
+            raise self._connections.failure(error) from error
+        return self._connection
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._connections.give_back(self._connection, self._era)
+        if isinstance(error, sqlite3.Error):
+            raise self._connections.failure(error) from error
 
 
 class FileConnections:
     """As many connections to a file as there are threads that use it at once."""
 
-    def __init__(self, connect: Connect, *, patience: float) -> None:
+    def __init__(self, connect: Connect, failure: Failure, *, patience: float) -> None:
+        self.failure = failure
         self._connect = connect
         self._patience = patience
         self._idle: list[sqlite3.Connection] = []
@@ -46,21 +81,35 @@ class FileConnections:
         with _forking:
             _pools.add(self)
 
-    @contextmanager
-    def lend(self) -> Iterator[sqlite3.Connection]:
+    def lend(self) -> Lease:
         """See `Connections.lend`."""
+        return Lease(self)
+
+    def take(self) -> tuple[sqlite3.Connection, int]:
+        """See `Connections.take`."""
         with self._changed:
             while self._holding:
                 self._changed.wait()
             self._lent += 1
             era = self._era
-            connection = self._idle.pop() if self._idle else None
+            if self._idle:
+                return self._idle.pop(), era
         try:
-            if connection is None:
-                connection = self._connect()
-            yield connection
-        finally:
-            self._take_back(connection, era)
+            return self._connect(), era
+        except BaseException:  # an interrupt too may not keep a fork waiting
+            self._count_back()
+            raise
+
+    def give_back(self, connection: sqlite3.Connection, era: int) -> None:
+        """See `Connections.give_back`."""
+        with self._changed:
+            try:
+                if era == self._era and not connection.in_transaction:
+                    self._idle.append(connection)
+                else:
+                    connection.close()
+            finally:
+                self._count_back()
 
     def close(self) -> None:
         """See `Connections.close`."""
@@ -89,42 +138,47 @@ class FileConnections:
         _inherited.extend(self._idle)
         self._idle.clear()
 
-    def _take_back(self, connection: sqlite3.Connection | None, era: int) -> None:
+    def _count_back(self) -> None:
         with self._changed:
             self._lent -= 1
             self._changed.notify_all()
-            if connection is None:
-                return
-            if era == self._era and not connection.in_transaction:
-                self._idle.append(connection)
-            else:
-                connection.close()
 
 
 class MemoryConnection:
     """The one connection of a database in memory: threads take turns, and a forked child has none."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, failure: Failure) -> None:
+        self.failure = failure
         self._connect = connect
         self._process = os.getpid()
         self._turn = threading.Lock()
         self._open: list[sqlite3.Connection] = []
         weakref.finalize(self, _close_all, self._open)
 
-    @contextmanager
-    def lend(self) -> Iterator[sqlite3.Connection]:
+    def lend(self) -> Lease:
         """See `Connections.lend`."""
+        return Lease(self)
+
+    def take(self) -> tuple[sqlite3.Connection, int]:
+        """See `Connections.take`; who comes while another has it waits."""
         if os.getpid() != self._process:
             raise StoreError(":memory: lives in the process that opened it: name a file to share facts with a fork")
-        with self._turn:
+        self._turn.acquire()
+        try:
             if not self._open:
                 self._open.append(self._connect())
-            connection = self._open[0]
-            try:
-                yield connection
-            finally:
-                if connection.in_transaction:
-                    connection.rollback()
+            return self._open[0], 0
+        except BaseException:
+            self._turn.release()
+            raise
+
+    def give_back(self, connection: sqlite3.Connection, era: int) -> None:  # noqa: ARG002  it never ends while lent
+        """See `Connections.give_back`."""
+        try:
+            if connection.in_transaction:
+                connection.rollback()
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """See `Connections.close`; everything stored is gone."""

@@ -2,7 +2,7 @@ import logging
 from contextlib import closing
 
 import pytest
-from searching import FACTS, ask, fill, kept, require_pgvector, search, texts
+from searching import FACTS, Turned, ask, fill, kept, require_pgvector, search, texts
 from storing import ALICE, PATIENCE
 
 from memtrace.errors import StoreError
@@ -11,6 +11,7 @@ from memtrace.reference.embedding import HashEmbedder
 from memtrace.reference.search import FactSearch
 from memtrace.stores import SqliteStore, postgres_pgvector
 from memtrace.stores.postgres import PostgresStore
+from memtrace.stores.vectors import VectorsLost
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +155,54 @@ class TestFailures:
         with caplog.at_level(logging.INFO, "memtrace"):
             assert texts(search(store, "saxophone", 1)) == [FACTS[0]]
         assert "drop learned_memory_vectors too" in caplog.text
+
+    def test_embedders_whose_vectors_are_dropped_are_done_without(self, store, postgres_url, caplog):
+        fill(store)
+        mine = FactSearch(store, HashEmbedder(64))
+        mine.search(ALICE, "green", limit=None, outgoing=str)
+        ask(postgres_url, "DROP TABLE learned_memory_vectors")
+        with caplog.at_level(logging.INFO, "memtrace"):
+            for _ in range(2):
+                assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
+        assert caplog.text.count("drop learned_memory_embedders too") == 1
+        store.close()
+        ask(postgres_url, "DROP TABLE learned_memory_embedders")
+        assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
+        assert len(kept(postgres_url)) == len(FACTS)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "TRUNCATE learned_memory_vectors, learned_memory_embedders RESTART IDENTITY",
+            "DROP TABLE learned_memory_vectors, learned_memory_embedders",
+        ],
+    )
+    def test_a_process_that_knows_an_embedder_of_before_compares_with_no_others(self, opened, postgres_url, change):
+        [first, second] = [FactSearch(opened(), embed) for embed in (HashEmbedder(64), Turned())]
+        fill(opened())
+        first.search(ALICE, "saxophone", limit=None, outgoing=str)
+        ask(postgres_url, change)
+        for mine in (second, first):
+            assert texts(mine.search(ALICE, "saxophone", limit=1, outgoing=str)) == [FACTS[0]]
+        assert ask(postgres_url, "SELECT count(*) FROM learned_memory_embedders") == [(2,)]
+
+    def test_tables_that_are_dropped_while_they_are_looked_for_are_lost(self, store, monkeypatch):
+        fill(store)
+        monkeypatch.setattr(postgres_pgvector, "_PERMITTED", "SELECT true FROM dropped_meanwhile")
+        with pytest.raises(VectorsLost, match=r"has lost its place for vectors .*: search again"):
+            store.vectors()
+        monkeypatch.undo()
+        assert texts(search(store, "saxophone", 1)) == [FACTS[0]]
+
+    def test_a_deadlock_is_told(self, store, postgres_url):
+        fill(store)
+        ask(postgres_url, """
+            CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN RAISE 'deadlock detected' USING ERRCODE = 'deadlock_detected'; END $$;
+            CREATE TRIGGER deadlock BEFORE DELETE ON learned_memory FOR EACH ROW EXECUTE FUNCTION deadlock()
+            """)  # fmt: skip
+        with pytest.raises(StoreError, match=r"^postgresql://\S+ gave this up, since another changes the tables at"):
+            store.delete(ALICE)
 
     def test_another_applications_table_is_left_alone(self, store, postgres_url):
         ask(postgres_url, "CREATE TABLE learned_memory_vectors (vector text)")

@@ -5,21 +5,17 @@ The disk is a small one in memory, which only root may mount; servers put their 
 
 from __future__ import annotations
 
-import random
-import shutil
-import subprocess
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
+from disks import fact, fill, make_room, small_disk, writes
 from storing import ALICE, until
 
 from memtrace.errors import StoreError
 from memtrace.harness.services import start
-from memtrace.model import Record
 from memtrace.stores import open_store
 
-MEGABYTE = 1 << 20
 SIZES = {"sqlite": 4, "redis": 4, "postgres": 96}
 """Megabytes of the disk; a new Postgres has 40 and keeps a log of 16 and more."""
 MOST = 500
@@ -38,23 +34,6 @@ def disk(request, kind, tmp_path):
     with small_disk(tmp_path, SIZES[kind]) as disk, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(disk))
         yield disk
-
-
-@contextmanager
-def small_disk(tmp_path, megabytes):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = shutil.which("mount")
-    if mount is None:
-        pytest.skip("there is no `mount` here")
-    command = [mount, "-t", "tmpfs", "-o", f"size={megabytes}m,mode=755", "tmpfs", str(disk)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield disk
-    finally:
-        subprocess.run([shutil.which("umount"), "--lazy", str(disk)], check=True)
 
 
 @pytest.fixture
@@ -88,7 +67,7 @@ def test_a_write_without_room_says_so_and_leaves_nothing(store, disk, kind):
             write()
         assert "\n" not in str(refusal.value)
     assert store.history(ALICE)[::-1] == kept
-    (disk / "ballast").unlink()
+    make_room(disk)
     until(lambda: writes(store, fact(MOST)))
     new = store.supersede(ALICE, kept[0].id, fact(MOST + 1))
     assert store.newest(ALICE, 1) == [new]
@@ -103,28 +82,3 @@ def written_until_refused(store, says):
     with pytest.raises(StoreError, match=says):
         kept.extend(store.add(fact(number)) for number in range(3, MOST))
     return kept
-
-
-def writes(store, record):
-    try:
-        store.add(record)
-    except StoreError:
-        return False
-    return True
-
-
-def fill(disk):
-    """Leave not a byte."""
-    with (disk / "ballast").open("wb", buffering=0) as ballast:
-        for size in (MEGABYTE, 4096, 1):
-            try:
-                while ballast.write(b"x" * size) == size:
-                    pass
-            except OSError:
-                continue
-
-
-def fact(number):
-    """One that no store can make smaller."""
-    text = random.Random(number).randbytes(50_000).hex()
-    return Record(ALICE, f"{number} {text}", created_at=1.0 + number)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import psycopg
 
 from memtrace.stores.postgres_pool import ServerConnection, answer
 from memtrace.stores.postgres_schema import LOCK, bring_to_today
+from memtrace.stores.vectors import VectorsLost
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +78,17 @@ _REFUSALS: Final = (
 )
 
 
+_LOST: Final = (
+    psycopg.errors.UndefinedObject,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.ForeignKeyViolation,  # the embedder's row is of tables that were there before
+)
+"""What is raised where the extension, its schema or the tables were dropped."""
+
+
 class _NoVectors(Exception):
     """A database keeps none; the message says why."""
 
@@ -87,10 +100,12 @@ def schema_for_vectors(db: ServerConnection, url: str) -> str | None:
 
     Raises:
         StoreError: the tables are not ours, or of a newer version.
+        VectorsLost: they were dropped just now.
         psycopg.Error: Postgres failed.
     """
     try:
-        return _made_ready(db, url)
+        with finding_losses():
+            return _made_ready(db, url)
     except _NoVectors as why:
         reason = str(why)
     except _REFUSALS as error:
@@ -99,12 +114,26 @@ def schema_for_vectors(db: ServerConnection, url: str) -> str | None:
     return None
 
 
+@contextmanager
+def finding_losses() -> Iterator[None]:
+    """A block in which it is told as `VectorsLost` where the place for vectors is gone."""
+    try:
+        yield
+    except _LOST as error:
+        raise VectorsLost(
+            f"the database has lost its place for vectors ({error.diag.message_primary}): search again"
+        ) from error
+
+
 def _made_ready(db: ServerConnection, url: str) -> str:
     if not answer(db, _WRITABLE):
         raise _NoVectors("it is read-only")
     schema = _installed(db) or _install(db)
     steps = [[statement.format(extension_schema=schema) for statement in step] for step in _STEPS]
-    bring_to_today(db, url, table="learned_memory_vectors", steps=steps)
+    try:
+        bring_to_today(db, url, table="learned_memory_vectors", steps=steps)
+    except psycopg.errors.DuplicateTable:
+        raise _NoVectors("its learned_memory_vectors is gone: drop learned_memory_embedders too") from None
     if not answer(db, "SELECT to_regclass('learned_memory_embedders') IS NOT NULL"):
         raise _NoVectors("its learned_memory_embedders is gone: drop learned_memory_vectors too")
     _restore(db, schema)

@@ -10,6 +10,7 @@ import psycopg
 
 from memtrace.errors import UsageError
 from memtrace.model import Scope
+from memtrace.stores.postgres_pgvector import finding_losses
 from memtrace.stores.postgres_pool import ServerConnection, answer
 from memtrace.stores.postgres_schema import LOCK
 from memtrace.stores.postgres_scope import alone, place
@@ -19,15 +20,6 @@ from memtrace.stores.vectors import Match, Nearest, VectorsLost
 _SAME: Final = 1e-3
 """How far apart, as 1 - cosine, one embedder's vectors of one text may be: a model seldom repeats itself exactly."""
 
-_LOST: Final = (
-    psycopg.errors.UndefinedObject,
-    psycopg.errors.UndefinedFunction,
-    psycopg.errors.UndefinedColumn,
-    psycopg.errors.UndefinedTable,
-    psycopg.errors.InvalidSchemaName,
-)
-"""What is raised where the extension, its schema or the tables were dropped."""
-
 _EMBEDDER: Final = """
     SELECT id FROM (
         SELECT id, CASE WHEN dimensions = {extension_schema}.vector_dims(%(probe)s::text::{extension_schema}.vector)
@@ -35,9 +27,10 @@ _EMBEDDER: Final = """
         FROM learned_memory_embedders
     ) AS known WHERE distance < %(same)s::float8 ORDER BY distance, id LIMIT 1
 """
+# By chance, so that what a process knows as one's number from tables that were dropped is no other's in new ones.
 _NEW_EMBEDDER: Final = """
-    INSERT INTO learned_memory_embedders (dimensions, probe)
-    SELECT {extension_schema}.vector_dims(probe), probe
+    INSERT INTO learned_memory_embedders (id, dimensions, probe) OVERRIDING SYSTEM VALUE
+    SELECT 1 + floor(random() * 2147483646)::integer, {extension_schema}.vector_dims(probe), probe
     FROM (SELECT %(probe)s::text::{extension_schema}.vector AS probe) AS new RETURNING id
 """
 
@@ -143,16 +136,15 @@ class PostgresVectors:
     def _asking(self) -> Iterator[ServerConnection]:
         with self._connection() as db:
             try:
-                yield db
+                with finding_losses():
+                    yield db
             except (psycopg.DataError, psycopg.errors.ProgramLimitExceeded) as error:
                 raise UsageError(
                     f"this is no vector, or not one of this embedder: {error.diag.message_primary}"
                 ) from error
-            except _LOST as error:
+            except VectorsLost:
                 self._lost()
-                raise VectorsLost(
-                    f"the database has lost its place for vectors ({error.diag.message_primary}): search again"
-                ) from error
+                raise
 
 
 def _text(vector: Sequence[float]) -> str:

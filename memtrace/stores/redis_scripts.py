@@ -16,6 +16,11 @@ from typing import Final
 
 from memtrace.stores.redis_rows import Keys
 
+LOST: Final = "LOST"
+"""How the refusal begins where one of a scope's keys is gone and others are not."""
+TAKEN: Final = 0
+"""The answer where a record of the scope has the new row's id already."""
+
 _PRELUDE: Final = f"""
 local {", ".join(Keys._fields)} = unpack(KEYS)
 local function place_of(row) return row:sub(1, 16) end
@@ -41,7 +46,15 @@ local function of_source(digest, first, count)
 end
 """
 
-_PUT: Final = """
+_WHOLE: Final = f"""{_PRELUDE}
+local count, old_ones = redis.call('ZCARD', active), redis.call('EXISTS', superseded)
+if redis.call('ZCARD', sources) ~= count or redis.call('HLEN', texts) ~= count or redis.call('HLEN', marks) ~= count
+    or old_ones > redis.call('EXISTS', replaced) then
+  return redis.error_reply('{LOST} some keys of a scope and not others')
+end
+"""
+
+_PUT: Final = f"""
 local function put(row, mark, by_hand, what)
   local known = redis.call('HGET', texts, text_of(mark))
   if not known then
@@ -58,6 +71,9 @@ local function put(row, mark, by_hand, what)
   put_in(taken, old_mark:sub(1, 8) .. mark:sub(9))
   return taken
 end
+if redis.call('HEXISTS', marks, id_of(ARGV[1])) + redis.call('HEXISTS', superseded, id_of(ARGV[1])) > 0 then
+  return {TAKEN}
+end
 """
 
 _REMOVE: Final = """
@@ -67,7 +83,7 @@ local function forget_superseded(id, by)
     local other = all:sub(n, n + 7)
     if other ~= id then others[#others + 1] = other end
   end
-  redis.call('HSET', replaced, by, table.concat(others))
+  if #others == 0 then redis.call('HDEL', replaced, by) else redis.call('HSET', replaced, by, table.concat(others)) end
 end
 local function remove(ids)
   local gone, going, n = {}, {}, 1
@@ -76,15 +92,18 @@ local function remove(ids)
     local id = ids[n]
     local mark = redis.call('HGET', marks, id)
     if mark then
-      gone[n] = row_of(mark, id)
-      take_out(gone[n], mark)
+      local row = row_of(mark, id)
+      gone[#gone + 1] = row
+      take_out(row, mark)
       redis.call('HDEL', texts, text_of(mark))
       redis.call('HDEL', marks, id)
     else
-      gone[n] = redis.call('HGET', superseded, id)
-      redis.call('HDEL', superseded, id)
-      local by = superseder_of(gone[n])
-      if not going[by] then forget_superseded(id, by) end
+      local row = redis.call('HGET', superseded, id)
+      if row then  -- unless it was evicted
+        gone[#gone + 1] = row
+        redis.call('HDEL', superseded, id)
+        if not going[superseder_of(row)] then forget_superseded(id, superseder_of(row)) end
+      end
     end
     local older = redis.call('HGET', replaced, id) or ''
     for at = 1, #older, 8 do
@@ -99,26 +118,27 @@ local function remove(ids)
 end
 """
 
-GET: Final = f"""{_PRELUDE}
+GET: Final = f"""{_WHOLE}
 local mark = redis.call('HGET', marks, ARGV[1])
 if mark then return row_of(mark, ARGV[1]) end
 return redis.call('HGET', superseded, ARGV[1])
 """
 """The row, given an id; nothing where there is none."""
 
-NEWEST_OF_SOURCE: Final = f"""{_PRELUDE}
+NEWEST_OF_SOURCE: Final = f"""{_WHOLE}
 local found = {{}}
 for n, member in ipairs(of_source(ARGV[1], 0, ARGV[2])) do found[n] = row_at(member:sub(33)) end
 return found
 """
 """Active rows; given the source's digest and how many, -1 for all."""
 
-ADD: Final = f"""{_PRELUDE}{_PUT}
+ADD: Final = f"""{_WHOLE}{_PUT}
 return put(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 """
-"""The row as stored; given a new row, its mark, the source digest of what is added by hand, and what the scope is."""
+"""The row as stored, or `TAKEN`; given a new row, its mark, the source digest of what is added by hand, and what the
+scope is."""
 
-SUPERSEDE: Final = f"""{_PRELUDE}{_PUT}
+SUPERSEDE: Final = f"""{_WHOLE}{_PUT}
 local old_mark = redis.call('HGET', marks, ARGV[5])
 if not old_mark then return false end
 local old = row_of(old_mark, ARGV[5])
@@ -133,7 +153,13 @@ return kept
 """
 """As `ADD`, and the id of what is superseded; nothing where that is no active row."""
 
-DELETE: Final = f"""{_PRELUDE}{_REMOVE}
+COUNT_ON: Final = """
+if tonumber(redis.call('GET', KEYS[1]) or 0) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1]) end
+return 0
+"""
+"""The count of ids is no less than this."""
+
+DELETE: Final = f"""{_WHOLE}{_REMOVE}
 if redis.call('HEXISTS', marks, ARGV[1]) + redis.call('HEXISTS', superseded, ARGV[1]) == 0 then return 0 end
 return #remove({{ARGV[1]}})
 """
@@ -146,7 +172,7 @@ return count
 """
 """How many rows went. (The memory is freed later, so that many rows do not keep other users waiting.)"""
 
-PRUNE: Final = f"""{_PRELUDE}{_REMOVE}
+PRUNE: Final = f"""{_WHOLE}{_REMOVE}
 local ids = {{}}
 for n, member in ipairs(of_source(ARGV[1], ARGV[2], -1)) do ids[n] = member:sub(41, 48) end
 return remove(ids)

@@ -35,6 +35,7 @@ from memtrace.stores.redis_cluster import Cluster
 from memtrace.stores.redis_fast import Pool, Server
 from memtrace.stores.redis_pool import Client
 from memtrace.stores.redis_rows import PREFIX
+from memtrace.stores.redis_scripts import LOST
 from memtrace.stores.rows import MAYBE_DONE
 
 _FORM: Final = (
@@ -46,8 +47,11 @@ _READ_SIZE: Final = 1 << 19
 _SCHEMA: Final = f"{PREFIX}schema"
 _VERSION: Final = 1
 _OPTIONS: Final = frozenset(
-    {"db", "username", "password", "ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile"}
-)
+    {
+        "db", "username", "password", "protocol",
+        "ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile",
+    }
+)  # fmt: skip
 """What may follow the ``?`` of a URL."""
 
 _REMEDIES: Final[tuple[tuple[tuple[type[Exception], ...], str, str], ...]] = (
@@ -63,6 +67,13 @@ _REMEDIES: Final[tuple[tuple[tuple[type[Exception], ...], str, str], ...]] = (
         "CLUSTERDOWN|MASTERDOWN",
         "is a cluster that is not whole: try again when all of its nodes are up",
     ),
+    (
+        (),
+        rf"^{LOST}\b",
+        "has lost some of a scope's keys: stop what evicts or deletes them, then restore a backup or delete the scope",
+    ),
+    ((), "NOREPLICAS", "has too few replicas to take writes: bring one up, or lower min-replicas-to-write there"),
+    ((), r"\bBUSY\b", "is busy with a long script: try again when that is done"),
     ((), "WRONGTYPE", "holds other data under memtrace's keys: name another database"),
     ((), "max number of clients", "has no connection left: raise maxclients there"),
     ((MaxConnectionsError,), "Too many connections", "is busy with all connections: allow more with connections="),
@@ -100,6 +111,8 @@ def checked(url: str) -> str:
     whole = parts.path.strip("/") if scheme.lower() == "unix" else parts.hostname
     if not whole or not all(re.fullmatch(r"[0-9]{0,9}", number) for number in wanted) or parts.fragment:
         raise UsageError(f"{hide_password(url)} is no Redis URL: give {_FORM}")
+    if not {"2", "3"}.issuperset(options.get("protocol", [])):
+        raise UsageError(f"{hide_password(url)} names a protocol that there is not: give protocol=2 or protocol=3")
     return url
 
 
@@ -110,8 +123,8 @@ def connect(url: str, *, timeout: float, connections: int) -> Client:
         StoreError: it does.
         redis.RedisError: Redis failed.
     """
-    limits: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "protocol": 2}
-    limits["socket_read_size"] = _READ_SIZE
+    limits: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    limits |= {"socket_read_size": _READ_SIZE, "protocol": _parts(url).get("protocol", 2)}
     client = Client(partial(_of_server, url, limits), connections=connections)
     try:
         about = _about(client)

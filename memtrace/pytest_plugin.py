@@ -120,6 +120,7 @@ def _store_of(item: pytest.Item) -> str:
 
 def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
     from memtrace.errors import MemtraceError
+    from memtrace.harness.interpreters import Interpreters
     from memtrace.harness.keeping import prepare
     from memtrace.harness.session import make_suite
     from memtrace.harness.tested_store import stores_named
@@ -130,7 +131,7 @@ def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
         if directory := config.getoption("history"):
             prepare(Path(directory))
         words = config.getoption("store") or ""
-        stores = stores_named(words)
+        stores, interpreters = stores_named(words), Interpreters()
         first = True
         for store in stores:
             if (name := store.name if len(stores) > 1 else "") not in chosen:
@@ -142,6 +143,7 @@ def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
                 destructive=config.getoption("destructive"),
                 timed=config.getoption("timed"),
                 known=_known(config),
+                interpreters=interpreters,
             )
             suites[name] = suite.__enter__()
             config.add_cleanup(partial(_close_suite, suite))

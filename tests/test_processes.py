@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import imported_early
 import pytest
 
 from memtrace.errors import AdapterError
 from memtrace.harness import interpreters
 from memtrace.harness.events import CalledBack, FactWritten, ProcessEnded, ProcessStarted
+from memtrace.harness.interpreters import Interpreters
 from memtrace.harness.packing import pack, unpack
 from memtrace.harness.scripting import use_tool
 from memtrace.harness.session import Suite, make_suite
@@ -21,6 +24,7 @@ from memtrace.model import Author, Caller, Fact, Message, Outcome, ToolCall, Unr
 
 Open = Callable[..., Stage]
 TINY = "memtrace.broken.tiny:TinyMemory"
+EARLY = "imported_early:TellsWhoImportedIt"
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +186,33 @@ def test_a_process_takes_the_surroundings_of_its_day(
     assert (variable, directory) == ("anew", str(tmp_path))
 
 
+@pytest.mark.skipif(not interpreters._FORKS, reason="second processes are not forked here")
+def test_processes_are_forked_from_one_that_has_imported_what_may_be(play: Open) -> None:
+    stage = play(EARLY)
+    told = [stage.process().search(stage.caller(), "Who?") for _ in range(3)]
+    importers, askers = ({who for who, _ in told}, {who for _, who in told})
+    assert len(importers) == 1
+    assert len(askers) == 3
+    assert importers.isdisjoint({*askers, str(os.getpid())})
+
+
+@pytest.mark.skipif(not interpreters._FORKS, reason="second processes are not forked here")
+def test_a_process_has_imported_nothing_of_another_system(play: Open) -> None:
+    play(EARLY)
+    with Interpreters() as source:
+        forked_with = []
+        for factory in (EARLY, EARLY, TINY):
+            source.take(factory).discard()
+            assert source._nursery is not None
+            forked_with.append((source._nursery, source._nursery.modules))
+    (first, modules), again, (other, none) = forked_with
+    assert again == (first, modules)
+    assert modules == imported_early.IMPORTED_BEFORE_FORKS
+    assert other is not first
+    assert none == ()
+    assert first._process.returncode == 0
+
+
 _ORPHANS = f"""
 import os, signal, sys
 from memtrace.harness.session import make_suite
@@ -222,6 +253,20 @@ def test_nothing_is_left_of_a_suite(play: Open) -> None:
     assert ahead is not None
     assert ahead.events.closed
     assert nursery is None or nursery._process.returncode == 0
+
+
+@pytest.mark.skipif(not interpreters._FORKS, reason="second processes are not forked here")
+def test_suites_may_share_what_their_processes_are_forked_from() -> None:
+    source = Interpreters()
+    nurseries = []
+    with ExitStack() as stack:
+        for _ in range(2):
+            suite = stack.enter_context(make_suite(TINY, interpreters=source))
+            with suite.stage("a script") as stage:
+                stage.process()
+            nurseries.append(source._nursery)
+    assert None is not nurseries[0] is nurseries[1]
+    assert source._nursery is None
 
 
 def test_the_interpreter_that_was_started_ahead_serves_the_next_test(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,10 @@ from memtrace.reference.turnlog import TurnLog
 from memtrace.stores import open_store
 from memtrace.tracing import Tracing, own
 
+IMPORTED_BEFORE_FORKS: Final = (
+    __name__, "httpx2", "opentelemetry.exporter.otlp.proto.http.trace_exporter", "requests", "usearch.index",
+)  # fmt: skip
+"""See `memtrace.harness.system.imported_before_forks`."""
 _CLAIMS: Final = frozenset(
     {
         "advance", "after-run", "agent-facts", "agents", "cancel", "conv", "delegate", "erase", "facts", "forget",

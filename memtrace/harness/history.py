@@ -135,7 +135,16 @@ class History:
 
     def of(self, *kinds: type[AnyEvent]) -> Iterator[Any]:
         """The events of these types, in order."""
+        if len(kinds) == 1:
+            return iter(self._by_kind[kinds[0]])
         return (event for event in self.events if isinstance(event, kinds))
+
+    @cached_property
+    def _by_kind(self) -> dict[type[AnyEvent], list[AnyEvent]]:
+        found: dict[type[AnyEvent], list[AnyEvent]] = defaultdict(list)
+        for event in self.events:
+            found[type(event)].append(event)
+        return found
 
     @cached_property
     def opened(self) -> Opened | None:

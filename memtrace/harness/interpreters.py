@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 from memtrace.errors import AdapterError
 from memtrace.harness.listening import outer_standard_error
+from memtrace.harness.system import imported_before_forks
 
 MOST: Final = 100
 """Bytes of a message to the nursery, or from it."""
@@ -83,12 +84,17 @@ class Interpreter:
 
 
 class Nursery:
-    """What interpreters are forked from; see `memtrace.harness.nursery`."""
+    """What interpreters are forked from; see `memtrace.harness.nursery`.
 
-    def __init__(self) -> None:
+    Attributes:
+        modules: what it imports before it is forked.
+    """
+
+    def __init__(self, modules: tuple[str, ...] = ()) -> None:
+        self.modules = modules
         self._requests, theirs = socket.socketpair()
         with theirs:
-            self._process = _program("nursery", theirs.fileno())
+            self._process = _program("nursery", theirs.fileno(), *modules)
 
     def fork(self, *descriptors: int) -> int:
         """A new process that serves these descriptors, of commands and of events; its id."""
@@ -121,14 +127,17 @@ class Interpreters:
         if self._ahead is not None:
             self._ahead.discard()
             self._ahead = None
+        self._close_nursery()
+
+    def _close_nursery(self) -> None:
         if self._nursery is not None:
             self._nursery.close()
             self._nursery = None
 
     def take(self, factory: str) -> Interpreter:
         """One that nobody has used, made for this factory and for the surroundings as they are now."""
-        if self._open and _FORKS and self._nursery is None:
-            self._nursery = Nursery()
+        if self._open and _FORKS:
+            self._see_to_nursery(imported_before_forks(factory))
         ready, self._ahead = self._ahead, None
         if ready is not None and ready.made_for != _surroundings(factory):
             ready.discard()
@@ -137,6 +146,11 @@ class Interpreters:
         if self._open:
             self._ahead = Interpreter(factory, self._nursery)
         return taken
+
+    def _see_to_nursery(self, modules: tuple[str, ...]) -> None:
+        if self._nursery is None or self._nursery.modules != modules:
+            self._close_nursery()
+            self._nursery = Nursery(modules)
 
 
 def _born(nursery: Nursery | None, *descriptors: int) -> tuple[subprocess.Popen[bytes] | None, int]:

@@ -1,23 +1,33 @@
 """A process that second processes are forked from, so that each need not import the harness anew.
 
-It has imported what the harness needs and nothing of any system's: it has one thread, and no file or connection of
-theirs. A process forked from it is as a new interpreter would be, a third of a second earlier.
+It has imported what the harness needs, and of a system's what its adapter says may be; it opens none: no file and no
+connection is theirs. A process forked from it is as a new interpreter would be, a third of a second earlier.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
 import sys
+from contextlib import suppress
+from importlib import import_module
 
 from memtrace.harness import child
 from memtrace.harness.interpreters import MOST
 
 
 def main() -> None:
-    """Fork at each request, until there are no more. The one argument is the descriptor of the socket they come on."""
+    """Fork at each request, until there are no more.
+
+    The arguments are the descriptor of the socket they come on, and the modules to import before the first.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
+    for module in sys.argv[2:]:
+        with suppress(ImportError):  # who needs it will say so, to somebody who listens
+            import_module(module)
+    gc.freeze()  # what is never collected is not copied into each process either
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         while True:
             data, descriptors, *_ = socket.recv_fds(requests, MOST, 2)

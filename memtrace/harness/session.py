@@ -253,10 +253,12 @@ class Suite:
 def make_suite(
     memory: str, *, store: TestedStore | None = None, stores: str = "", destructive: bool = False,
     timed: bool = False, known: Mapping[str, str] | None = None, upstream: Upstream | None = None,
+    interpreters: Interpreters | None = None,
 ) -> Suite:  # fmt: skip
     """A suite for a system by its name or path; `UsageError` where there is none.
 
     ``store`` is what its scripts run on; ``stores`` all that the session's do, as a command line names them.
+    ``interpreters`` may serve several suites, the first of which to end closes them.
     """
     if not memory:
         raise UsageError(NO_MEMORY)
@@ -264,7 +266,7 @@ def make_suite(
     factory, on = load_factory(memory, KNOWN), store or TestedStore()
     return Suite(
         memory, factory, run, on, destructive=destructive, timed=timed, known=known or {}, stores=stores or on.word,
-        upstream=upstream,
+        upstream=upstream, _interpreters=interpreters or Interpreters(),
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ SCOPE = Scope(Level.USER, "alice@example.com")
 FACTS = [Record(SCOPE, f"Fact {n} about Alice.", id=n) for n in range(1, 11)]
 RECEIVER = """
 import sys
-from memtrace.harness.receiver import Inbox, Receiver, grpc_receiver
+from memtrace.harness.record.receiver import Inbox, Receiver, grpc_receiver
 class Forgetful(Inbox):
     def put(self, signal, body): pass
 with Receiver() as receiver, grpc_receiver(Forgetful()) as grpc:

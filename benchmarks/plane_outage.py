@@ -17,8 +17,8 @@ import warnings
 from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import Path
 
-from memtrace.harness.plane_front import Answer
-from memtrace.harness.plane_line import Line
+from memtrace.harness.plane.front import Answer
+from memtrace.harness.plane.line import Line
 from memtrace.identity import IdKeyWarning
 from memtrace.model import Message
 from memtrace.plane import PlaneFacts

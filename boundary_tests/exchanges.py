@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memtrace.harness.holds import Point
-from memtrace.harness.model_server import Step
-from memtrace.harness.scripting import fails, use_tool
+from memtrace.harness.running.holds import Point
+from memtrace.harness.scripted_model.scripting import fails, use_tool
+from memtrace.harness.scripted_model.server import Step
 from memtrace.harness.stage import Stage, TurnResult
 from memtrace.harness.system import APPROVAL_TOOL
 from memtrace.model import Caller, Outcome

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from memtrace.harness.crashing import crashing
-from memtrace.harness.flatness import measure
-from memtrace.harness.hours import FARTHEST, at_one_moment, in_time_zone
-from memtrace.harness.interrupted import Write, interrupted
-from memtrace.harness.lifecycle import ALONE, ASKS, LIFECYCLE, expect_known
-from memtrace.harness.plane_timing import timing
 from memtrace.harness.processes import OtherProcess
 from memtrace.harness.rules import rule
+from memtrace.harness.scenes.crashing import crashing
+from memtrace.harness.scenes.flatness import measure
+from memtrace.harness.scenes.hours import FARTHEST, at_one_moment, in_time_zone
+from memtrace.harness.scenes.interrupted import Write, interrupted
+from memtrace.harness.scenes.lifecycle import ALONE, ASKS, LIFECYCLE, expect_known
+from memtrace.harness.scenes.store_faults import faulty_store
+from memtrace.harness.scenes.timing import timing
 from memtrace.harness.stage import Stage
-from memtrace.harness.store_faults import faulty_store
 from memtrace.model import Caller, Outcome
 
 SOON: Final = {**ALONE, "store_timeout": 0.5}

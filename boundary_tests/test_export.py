@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memtrace.harness.rules import rule
-from memtrace.harness.scripting import fails, use_tool
+from memtrace.harness.scripted_model.scripting import fails, use_tool
 from memtrace.harness.stage import Stage
 from memtrace.model import Outcome
 

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from memtrace.harness.plane_timing import timing
 from memtrace.harness.rules import rule
+from memtrace.harness.scenes.timing import timing
 from memtrace.harness.stage import PAYLOADS, Stage
 from memtrace.model import Caller, Unresolved
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from boundary_tests.looks import ENDED, NO_LEARNING, QUESTION, look
-from memtrace.harness.at_once import at_once, meanwhile
 from memtrace.harness.rules import rule
+from memtrace.harness.scenes.at_once import at_once, meanwhile
 from memtrace.harness.stage import Actor, Stage
 from memtrace.model import Caller, Outcome
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from boundary_tests.looks import ENDED, NO_LEARNING, QUESTION, look, scan
-from memtrace.harness.at_once import meanwhile
-from memtrace.harness.holds import Point
 from memtrace.harness.rules import rule
-from memtrace.harness.scripting import use_tool
+from memtrace.harness.running.holds import Point
+from memtrace.harness.scenes.at_once import meanwhile
+from memtrace.harness.scripted_model.scripting import use_tool
 from memtrace.harness.stage import Stage
 from memtrace.harness.system import APPROVAL_TOOL
 from memtrace.model import Outcome

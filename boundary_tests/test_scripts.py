@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from memtrace.harness.keeping import keep
-from memtrace.harness.ledger import Entry
 from memtrace.harness.random_scripts import Explorer, decode
+from memtrace.harness.record.keeping import keep
 from memtrace.harness.session import Suite
+from memtrace.harness.verdicts.ledger import Entry
 
 BATCH = 20
 """Random scripts a test, so that several processes can share them."""

@@ -6,7 +6,7 @@ import pytest
 
 from boundary_tests.exchanges import DOWN, NO_LEARNING, fail, look_back, use_a_tool
 from memtrace.harness.rules import rule
-from memtrace.harness.scripting import call_tool, use_tool
+from memtrace.harness.scripted_model.scripting import call_tool, use_tool
 from memtrace.harness.stage import Stage
 from memtrace.harness.system import FORGET_TOOL, REMEMBER_TOOL
 from memtrace.model import Outcome

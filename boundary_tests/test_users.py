@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from memtrace.harness.rules import rule
-from memtrace.harness.scripting import fails, use_tool
+from memtrace.harness.scripted_model.scripting import fails, use_tool
 from memtrace.harness.stage import OK_OR_REFUSED, Stage
 from memtrace.harness.system import APPROVAL_TOOL
 from memtrace.model import Outcome, Unresolved

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from memtrace.harness.lookalikes import awkward, families, patterns
 from memtrace.harness.rules import rule
+from memtrace.harness.seen.lookalikes import awkward, families, patterns
 from memtrace.harness.stage import OK_OR_REFUSED, Stage
 from memtrace.model import Caller, Outcome
 

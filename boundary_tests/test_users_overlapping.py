@@ -6,10 +6,10 @@ from itertools import permutations
 
 import pytest
 
-from memtrace.harness.holds import Point
-from memtrace.harness.interleaving import Line, interleave
 from memtrace.harness.rules import rule
-from memtrace.harness.scripting import use_tool
+from memtrace.harness.running.holds import Point
+from memtrace.harness.scenes.interleaving import Line, interleave
+from memtrace.harness.scripted_model.scripting import use_tool
 from memtrace.harness.stage import Stage
 from memtrace.model import Caller
 

@@ -259,8 +259,8 @@ def _show_command(parser: argparse.ArgumentParser) -> None:
 
 def _show(options: argparse.Namespace) -> int:
     _need("suite")
-    from memtrace.harness.history import History
-    from memtrace.harness.showing import tree
+    from memtrace.harness.record.history import History
+    from memtrace.harness.record.showing import tree
 
     try:
         print(tree(History.read(options.file)))

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from memtrace.harness.ledger import Entry, Ledger
     from memtrace.harness.session import Script, Suite
     from memtrace.harness.stage import Stage
+    from memtrace.harness.verdicts.ledger import Entry, Ledger
 
 _SUITES: pytest.StashKey[dict[str, Suite]] = pytest.StashKey()
 _STORE = "memtrace_store"
@@ -89,7 +89,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _store_names(words: str) -> list[str]:
     from memtrace.errors import UsageError
-    from memtrace.harness.tested_store import stores_named
+    from memtrace.harness.running.tested_store import stores_named
 
     try:
         return [store.name for store in stores_named(words)]
@@ -120,10 +120,10 @@ def _store_of(item: pytest.Item) -> str:
 
 def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
     from memtrace.errors import MemtraceError
-    from memtrace.harness.interpreters import Interpreters
-    from memtrace.harness.keeping import prepare
+    from memtrace.harness.record.keeping import prepare
+    from memtrace.harness.running.interpreters import Interpreters
+    from memtrace.harness.running.tested_store import stores_named
     from memtrace.harness.session import make_suite
-    from memtrace.harness.tested_store import stores_named
 
     suites = config.stash[_SUITES] = {}
     _try_to_write(config)
@@ -220,7 +220,7 @@ def memtrace_findings(request: pytest.FixtureRequest, memtrace_suite: Suite) -> 
 
 def _report(item: pytest.Item, suite: Suite, entries: Sequence[Entry]) -> None:
     """Findings travel with the test's report, also from an xdist worker."""
-    from memtrace.harness.reporting import dump_entries
+    from memtrace.harness.verdicts.reporting import dump_entries
 
     item.user_properties.append((_PROPERTY, dump_entries(entries)))
     notes = [note for note in (suite.note, suite.elsewhere) if note]
@@ -256,8 +256,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     marker = pyfuncitem.get_closest_marker("rule")
     if marker is None or "stage" not in pyfuncitem.funcargs:
         return None
-    from memtrace.harness.keeping import keep
-    from memtrace.harness.reporting import conclude
+    from memtrace.harness.record.keeping import keep
+    from memtrace.harness.verdicts.reporting import conclude
 
     suite = pyfuncitem.config.stash[_SUITES][str(pyfuncitem.funcargs[_STORE])]
     script = _script(pyfuncitem, suite)
@@ -296,8 +296,8 @@ class _Reporter:
         texts = [value for name, value in report.user_properties if name == _PROPERTY] if judged else []
         if not texts:
             return
-        from memtrace.harness.ledger import Ledger
-        from memtrace.harness.reporting import load_entries
+        from memtrace.harness.verdicts.ledger import Ledger
+        from memtrace.harness.verdicts.reporting import load_entries
 
         system, version, *notes = str(dict(report.user_properties)[_SYSTEM]).split("\n")
         if self._ledger is None:
@@ -312,7 +312,7 @@ class _Reporter:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Print the ledger, or that there is none."""
         if self._ledger is not None:
-            from memtrace.harness.reporting import table
+            from memtrace.harness.verdicts.reporting import table
 
             terminalreporter.write_sep("=", "memory boundaries")
             for line in table(self._ledger):
@@ -325,7 +325,7 @@ class _Reporter:
         """Set the exit status, and write the ledger where it was asked for."""
         if self._ledger is None:
             return
-        from memtrace.harness.reporting import markdown
+        from memtrace.harness.verdicts.reporting import markdown
 
         now = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"date": now, "seed": self._config.getoption("scripts_seed")}
@@ -351,7 +351,7 @@ class _Reporter:
 
 def _told(report: pytest.TestReport) -> bool:
     """Whether what its script found of a rule is why a test failed."""
-    from memtrace.harness.reporting import load_entries
+    from memtrace.harness.verdicts.reporting import load_entries
     from memtrace.model import Verdict
 
     entries = load_entries(str(dict(report.user_properties).get(_PROPERTY, "[]")))

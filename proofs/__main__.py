@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from memtrace.errors import MemtraceError, UsageError
-from memtrace.harness.ledger import (
+from memtrace.harness.record.private import write_private
+from memtrace.harness.running.tested_store import TestedStore, stores_named
+from memtrace.harness.scripted_model.upstream import Upstream
+from memtrace.harness.session import Suite, make_suite
+from memtrace.harness.verdicts.ledger import (
     EXIT_HELD,
     EXIT_INTERRUPTED,
     EXIT_MISUSE,
@@ -19,10 +23,6 @@ from memtrace.harness.ledger import (
     EXIT_UNDECIDED,
     EXIT_VIOLATED,
 )
-from memtrace.harness.private import write_private
-from memtrace.harness.session import Suite, make_suite
-from memtrace.harness.tested_store import TestedStore, stores_named
-from memtrace.harness.upstream import Upstream
 from memtrace.model import Verdict
 from proofs.act import Proof, Result, run, verdict_of, worst
 from proofs.proof_1_turns import PROOF as TURNS

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from memtrace.harness.history import History
-from memtrace.harness.judging import judge
+from memtrace.harness.record.history import History
 from memtrace.harness.session import Script, Suite, make_suite
 from memtrace.harness.stage import Stage
+from memtrace.harness.verdicts.judging import judge
 from memtrace.model import Finding, Verdict
 
 Show = Callable[[History], list[str]]

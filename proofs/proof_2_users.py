@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memtrace.harness.history import History
+from memtrace.harness.record.history import History
 from memtrace.harness.stage import OK_OR_REFUSED, Stage
 from memtrace.model import Unresolved
 from proofs import showing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memtrace.harness.history import History
+from memtrace.harness.record.history import History
 from memtrace.harness.stage import Stage
 from proofs import showing
 from proofs.act import Act, Proof

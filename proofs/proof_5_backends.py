@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from memtrace.harness.events import Noted
-from memtrace.harness.flatness import SIZES, measure
-from memtrace.harness.history import History, Turn
-from memtrace.harness.lifecycle import ALONE, LIFECYCLE, expect_known
-from memtrace.harness.slopes import DURATIONS, slope
+from memtrace.harness.record.events import Noted
+from memtrace.harness.record.history import History, Turn
+from memtrace.harness.scenes.flatness import SIZES, measure
+from memtrace.harness.scenes.lifecycle import ALONE, LIFECYCLE, expect_known
+from memtrace.harness.seen.slopes import DURATIONS, slope
 from memtrace.harness.stage import Stage
 from proofs.act import Act, Proof
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from memtrace import semconv
-from memtrace.harness.events import Timed
-from memtrace.harness.history import History
-from memtrace.harness.plane_faults import FAULTS
-from memtrace.harness.plane_seen import agent_asked_for, asks, outages
-from memtrace.harness.plane_timing import timing
+from memtrace.harness.plane.faults import FAULTS
+from memtrace.harness.record.events import Timed
+from memtrace.harness.record.history import History
+from memtrace.harness.scenes.timing import timing
+from memtrace.harness.seen.plane import agent_asked_for, asks, outages
 from memtrace.harness.stage import PLANE, Stage
 from memtrace.model import Caller
 from proofs import showing

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from memtrace.errors import TraceFormatError
-from memtrace.harness.history import History
+from memtrace.harness.record.history import History
 from memtrace.model import Finding, Verdict
 from proofs.act import Act, Proof, Result, missing_result, rejudged, verdict_of
 from proofs.stores import on_which

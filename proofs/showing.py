@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memtrace.harness.events import FactsRead
-from memtrace.harness.history import Call, History, Turn, excerpt
+from memtrace.harness.record.events import FactsRead
+from memtrace.harness.record.history import Call, History, Turn, excerpt
 from memtrace.model import Author, Outcome
 
 

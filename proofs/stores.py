@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from memtrace.errors import AdapterError
+from memtrace.harness.running.tested_store import ELSEWHERE, OWN, TestedStore
+from memtrace.harness.scripted_model.upstream import Upstream
 from memtrace.harness.session import Suite, make_suite
-from memtrace.harness.tested_store import ELSEWHERE, OWN, TestedStore
-from memtrace.harness.upstream import Upstream
 from memtrace.model import Verdict
 from proofs.act import WORST_FIRST, Proof, Result, missing_result, run, worst
 

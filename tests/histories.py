@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from memtrace.harness.events import (
+from memtrace.harness.record.events import (
     CalledBack,
     FactsRead,
     FactWritten,
@@ -22,8 +22,8 @@ from memtrace.harness.events import (
     TurnEnded,
     TurnStarted,
 )
-from memtrace.harness.history import History
-from memtrace.harness.recorder import Recorder
+from memtrace.harness.record.history import History
+from memtrace.harness.record.recorder import Recorder
 from memtrace.model import Author, Caller, Message, Prompt, ToolCall
 
 ALICE = Caller("alice@example.com", "s-alice", "", "agent")

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from memtrace.harness.interpreters import Interpreters
-from memtrace.harness.ledger import Entry
-from memtrace.harness.model_server import ModelServer
+from memtrace.harness.running.interpreters import Interpreters
+from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.harness.scripts import cases
 from memtrace.harness.session import Script, _id_key, make_suite
+from memtrace.harness.verdicts.ledger import Entry
 from memtrace.model import Verdict
 
 Test = Callable[..., object]

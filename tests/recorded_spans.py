@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memtrace.harness.openai_api.chat import parse_chat
-from memtrace.harness.openai_api.responses import parse_responses
+from memtrace.harness.scripted_model.openai_api.chat import parse_chat
+from memtrace.harness.scripted_model.openai_api.responses import parse_responses
 from memtrace.model import Message, Prompt
 from memtrace.prompts import is_model_call, read_prompt
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from memtrace.harness import embedding
-from memtrace.harness.model_server import Step
+from memtrace.harness.running import embedding
+from memtrace.harness.scripted_model.server import Step
 from memtrace.model import ToolCall
 
 TEXT = "The quick brown fox jumps over a lazy dog."

@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from memtrace import semconv
-from memtrace.harness import attribution
-from memtrace.harness.attribution import SPAN_HEADER, TURN, TURN_HEADER, SpanLabel, labelled, unwatch, watch
+from memtrace.harness.record import attribution
+from memtrace.harness.record.attribution import SPAN_HEADER, TURN, TURN_HEADER, SpanLabel, labelled, unwatch, watch
 
 MODEL = "http://127.0.0.1:59999"
 NO_SPAN = trace.NonRecordingSpan(trace.INVALID_SPAN_CONTEXT)

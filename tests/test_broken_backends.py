@@ -12,10 +12,10 @@ from boundary_tests import test_backends
 from memtrace.broken import Exhibit, gallery
 from memtrace.broken.tiny import Key
 from memtrace.broken.tiny_listed import TinyListed
-from memtrace.harness.ledger import Entry
 from memtrace.harness.pages import page
 from memtrace.harness.rules import RULES
 from memtrace.harness.session import Script, make_suite
+from memtrace.harness.verdicts.ledger import Entry
 from memtrace.model import Caller, Fact, Verdict
 
 pytestmark = pytest.mark.usefixtures("serving")
@@ -138,7 +138,7 @@ def test_a_memory_that_does_not_keep_so_many_facts_or_cannot_read_them_is_undeci
 
 
 def test_a_memory_that_takes_too_long_to_fill_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memtrace.harness.flatness._FILL_SECONDS", 0.0)
+    monkeypatch.setattr("memtrace.harness.scenes.flatness._FILL_SECONDS", 0.0)
     [found] = [entry.finding for entry in timed("memtrace.broken.tiny_listed:TinyListed")]
     assert found.verdict is Verdict.NOT_EXERCISED
     assert found.reason == "5,550 facts could not be added within 0 s"

@@ -6,9 +6,9 @@ import pytest
 from histories import ALICE, BOB, A, B, C, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
-from memtrace.harness.closing_in import closing_in
-from memtrace.harness.events import FactsRead, FactWritten, ProcessEnded, ProcessStarted
 from memtrace.harness.findings import Judgement
+from memtrace.harness.record.events import FactsRead, FactWritten, ProcessEnded, ProcessStarted
+from memtrace.harness.scenes.closing_in import closing_in
 from memtrace.model import Caller, Fact, Verdict
 
 OLD, NEW, OTHER = f"A cat called {A}.", f"A dog called {B}.", f"A home in {C}."

@@ -6,8 +6,8 @@ import pytest
 from histories import ALICE, BOB, A, B, C, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
-from memtrace.harness.events import Expected, FactsRead, FactWritten, ModelCalled, ModelReplied
-from memtrace.harness.history import History
+from memtrace.harness.record.events import Expected, FactsRead, FactWritten, ModelCalled, ModelReplied
+from memtrace.harness.record.history import History
 from memtrace.harness.rules import RULES
 from memtrace.model import Author, Fact, Message, Prompt, ToolCall, Verdict
 

@@ -6,10 +6,10 @@ import pytest
 from histories import ALICE, BOB, A, B, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
-from memtrace.harness.events import Expected, FactsRead, FactWritten, Noted, StoreFaulty, Timed
 from memtrace.harness.findings import Judgement
-from memtrace.harness.hours import GOES, STOPPED
-from memtrace.harness.slopes import BEST_OF, DURATIONS, NEWEST, STORED, slope
+from memtrace.harness.record.events import Expected, FactsRead, FactWritten, Noted, StoreFaulty, Timed
+from memtrace.harness.seen.moments import GOES, STOPPED
+from memtrace.harness.seen.slopes import BEST_OF, DURATIONS, NEWEST, STORED, slope
 from memtrace.model import Fact, Verdict
 
 

@@ -7,7 +7,7 @@ from histories import ALICE, A, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
 from memtrace.harness.findings import Judgement
-from memtrace.harness.history import History
+from memtrace.harness.record.history import History
 from memtrace.model import Author, Message, Prompt, Verdict
 
 CLAIMS = ("turns", "ids", "conv", "own-spans")

@@ -10,8 +10,8 @@ import pytest
 from histories import ALICE, A, B, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
-from memtrace.harness.events import Exported, Opened, Printed
-from memtrace.harness.sweep import found_in
+from memtrace.harness.record.events import Exported, Opened, Printed
+from memtrace.harness.seen.sweep import found_in
 from memtrace.model import Author, Message, Prompt, Verdict
 
 LOGS = "export.no-payload-in-logs"

@@ -8,8 +8,8 @@ import pytest
 from histories import ALICE, BOB, A, B, C, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
-from memtrace.harness.events import Curated, Expected, PlaneAsked, PlaneFaulty, PlaneHolds, Printed, Timed
 from memtrace.harness.findings import Judgement
+from memtrace.harness.record.events import Curated, Expected, PlaneAsked, PlaneFaulty, PlaneHolds, Printed, Timed
 from memtrace.harness.rules import RULES
 from memtrace.model import Caller, Verdict
 

@@ -8,7 +8,7 @@ import pytest
 from histories import ALICE, BOB, A, B, C, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
-from memtrace.harness.events import (
+from memtrace.harness.record.events import (
     Closed,
     Expected,
     FactsRead,
@@ -18,7 +18,7 @@ from memtrace.harness.events import (
     ProcessStarted,
     Scanned,
 )
-from memtrace.harness.history import History
+from memtrace.harness.record.history import History
 from memtrace.harness.rules import RULES
 from memtrace.model import Caller, Fact, Verdict
 

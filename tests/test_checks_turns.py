@@ -8,11 +8,11 @@ import pytest
 from histories import ALICE, BOB, A, B, C, D, Line, call, result
 from turns_by_hand import ANSWERED, ASKED, LOOKUP, judged, talk, verdict, writer
 
-from memtrace.harness.events import Expected, Noted
-from memtrace.harness.history import History
-from memtrace.harness.judging import judge_rule
+from memtrace.harness.record.events import Expected, Noted
+from memtrace.harness.record.history import History
 from memtrace.harness.rules import RULES
 from memtrace.harness.system import CAPABILITIES
+from memtrace.harness.verdicts.judging import judge_rule
 from memtrace.model import Verdict
 
 TURNS = [rule for rule in RULES if rule.startswith("turns.")]

@@ -8,7 +8,7 @@ import pytest
 from histories import ALICE, A, B, C, D, HistoryWriter, Line, call, result
 from turns_by_hand import ASKED, ORDER, judged, verdict, writer
 
-from memtrace.harness.history import History
+from memtrace.harness.record.history import History
 from memtrace.harness.system import CAPABILITIES
 from memtrace.model import Verdict
 

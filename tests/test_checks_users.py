@@ -8,9 +8,9 @@ import pytest
 from histories import ALICE, BOB, A, B, C, HistoryWriter
 
 from memtrace.harness.checks import CHECKS
-from memtrace.harness.events import Expected, FactsRead, FactWritten, Noted, Scanned
 from memtrace.harness.findings import Judgement
-from memtrace.harness.history import History
+from memtrace.harness.record.events import Expected, FactsRead, FactWritten, Noted, Scanned
+from memtrace.harness.record.history import History
 from memtrace.harness.rules import RULES
 from memtrace.model import Caller, Fact, Unresolved, Verdict
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from memtrace import cli
-from memtrace.harness.model_server import ModelServer, Step
 from memtrace.harness.rules import RULES
+from memtrace.harness.scripted_model.server import ModelServer, Step
 from memtrace.reference import Memory, PastTurn, TurnLog
 
 NAME_ONE = "name a memory, such as memory_under_test:make (memtrace init writes one)"

@@ -17,8 +17,8 @@ from memtrace import redaction
 from memtrace.capture import owned
 from memtrace.errors import UsageError
 from memtrace.export import RecentSpans, default_policy, erase, recorded, variables, withheld
-from memtrace.harness.receiver import Inbox, Receiver
-from memtrace.harness.sweep import found_in
+from memtrace.harness.record.receiver import Inbox, Receiver
+from memtrace.harness.seen.sweep import found_in
 from memtrace.identity import id_key
 from memtrace.model import Author, Message
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from memtrace.harness.crashing import Moments, crashing
-from memtrace.harness.events import FactWritten, ProcessEnded
-from memtrace.harness.faults import FaultProxy
+from memtrace.harness.faults.proxy import FaultProxy
+from memtrace.harness.record.events import FactWritten, ProcessEnded
+from memtrace.harness.running.tested_store import TestedStore
+from memtrace.harness.scenes.crashing import Moments, crashing
 from memtrace.harness.session import make_suite
 from memtrace.harness.stage import NotExercised, Stage
-from memtrace.harness.tested_store import TestedStore
 
 LONG = 10.0
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtrace.harness.embedding import embed
+from memtrace.harness.running.embedding import embed
 from memtrace.harness.system import DIMENSION
 
 

@@ -36,8 +36,8 @@ from memtrace.export import (
     withheld,
 )
 from memtrace.export.pipeline import Batches
-from memtrace.harness.receiver import SIGNALS, Inbox, Received, Receiver, grpc_receiver
-from memtrace.harness.sweep import found_in
+from memtrace.harness.record.receiver import SIGNALS, Inbox, Received, Receiver, grpc_receiver
+from memtrace.harness.seen.sweep import found_in
 from memtrace.identity import id_key
 from memtrace.redaction import Policy
 

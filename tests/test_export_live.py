@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from record_servers import WORD, httpx, psycopg, redis
 
 from memtrace.export import otlp
-from memtrace.harness.receiver import Inbox, Receiver
-from memtrace.harness.sweep import found_in
+from memtrace.harness.record.receiver import Inbox, Receiver
+from memtrace.harness.seen.sweep import found_in
 from memtrace.identity import IdKey
 from memtrace.model import Author, Message
 from memtrace.redaction import Policy

@@ -16,7 +16,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from memtrace.export.rebuilding import Rebuilder
 from memtrace.export.withheld import Tally
-from memtrace.harness.sweep import found_in
+from memtrace.harness.seen.sweep import found_in
 from memtrace.identity import IdKey
 from memtrace.redaction import Policy
 

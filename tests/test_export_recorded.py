@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from recorded_spans import FILES, cases
 
 from memtrace.export.rebuilding import Rebuilder
-from memtrace.harness.sweep import found_in
+from memtrace.harness.seen.sweep import found_in
 from memtrace.identity import IdKey
 from memtrace.redaction import Policy
 

@@ -14,7 +14,7 @@ import pytest
 from memtrace.errors import UsageError
 from memtrace.export import losses, otlp, otlp_logs, otlp_metrics, variables, withheld
 from memtrace.export.collector import OTLPLogs, OTLPMetrics, OTLPSpans
-from memtrace.harness.receiver import Inbox, Receiver, grpc_receiver
+from memtrace.harness.record.receiver import Inbox, Receiver, grpc_receiver
 from memtrace.identity import id_key
 
 BAD = "sesame"

@@ -12,10 +12,10 @@ from fastaiagent.kb.chunking import Chunk
 from memtrace.adapters import KNOWN
 from memtrace.adapters import fastaiagent as adapter
 from memtrace.adapters.vectors import VectorFile
-from memtrace.harness.embedding import embed
-from memtrace.harness.events import CalledBack, ModelCalled, SpanEnded
-from memtrace.harness.model_server import ModelServer, Step
-from memtrace.harness.scripting import use_tool
+from memtrace.harness.record.events import CalledBack, ModelCalled, SpanEnded
+from memtrace.harness.running.embedding import embed
+from memtrace.harness.scripted_model.scripting import use_tool
+from memtrace.harness.scripted_model.server import ModelServer, Step
 from memtrace.harness.stage import Stage
 from memtrace.harness.system import APPROVAL_TOOL, ModelRequest, complaints, load_factory
 from memtrace.model import Author, Caller, Message, Outcome, Prompt, Unresolved

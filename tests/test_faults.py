@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from memtrace.errors import UsageError
-from memtrace.harness.faults import FaultProxy
+from memtrace.harness.faults.proxy import FaultProxy
 
 SILENCE = 0.2
 """How long to listen before silence is believed."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from memtrace.harness.host import LocalHost, StreamPlan, result_of
+from memtrace.harness.running.host import LocalHost, StreamPlan, result_of
 from memtrace.model import Caller, Outcome, Reply
 
 CALLER = Caller("alice")

@@ -26,8 +26,20 @@ NEVER = (
     ("broken", "stores"),
     ("tracing", "harness"),
 )
-_IN_THE_DIAGRAM = re.compile(r"^(\d| )  (\w+(?:  \w+)*) {3,}\w", re.MULTILINE)
+HARNESS = (
+    {"record", "findings", "services", "rules", "pages", "scaffold", "system", "files"},
+    {"running", "faults"},
+    {"seen", "plane", "scripted_model"},
+    {"verdicts", "checks"},
+    {"stage", "actor", "processes"},
+    {"scenes"},
+    {"random_scripts", "scripts", "session", "vetting"},
+)
+"""The rooms of the harness."""
+_DIAGRAM = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_IN_A_DIAGRAM = re.compile(r"^(\d| )  (\w+(?:  \w+)*) {3,}\w", re.MULTILINE)
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
+FLOOR_OF = {name: number for number, names in enumerate(HARNESS) for name in names}
 
 
 def _room(path: Path) -> str:
@@ -35,12 +47,16 @@ def _room(path: Path) -> str:
     return parts[1] if parts[0] == "memtrace" and len(parts) > 1 else parts[0]
 
 
+def _room_of_harness(path: Path) -> str:
+    return path.relative_to(ROOT / "memtrace" / "harness").with_suffix("").parts[0]
+
+
 def _imports(path: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found += names if node.module == "memtrace" else [node.module]
+            found += names if node.module in ("memtrace", "memtrace.harness") else [node.module]
         elif isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
     return found
@@ -58,19 +74,26 @@ def _rooms(path: Path) -> set[str]:
 
 
 SOURCES = sorted(path for place in ("memtrace", *LAYERS[-1]) for path in (ROOT / place).rglob("*.py"))
+IN_HARNESS = [path for path in SOURCES if _room(path) == "harness"]
 
 
 def test_what_has_a_layer_is_there() -> None:
     assert LAYER_OF.keys() == {_room(path) for path in SOURCES} - {"__init__"}
+    assert FLOOR_OF.keys() == {_room_of_harness(path) for path in IN_HARNESS} - {"__init__", "templates"}
 
 
-def test_the_diagram_shows_these_layers() -> None:
+def test_the_diagrams_show_these_layers() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    assert [_layers(diagram) for diagram in _DIAGRAM.findall(text)] == [list(LAYERS), list(HARNESS)]
+
+
+def _layers(diagram: str) -> list[set[str]]:
     shown: list[set[str]] = []
-    for number, names in _IN_THE_DIAGRAM.findall((ROOT / "docs" / "architecture.md").read_text()):
+    for number, names in _IN_A_DIAGRAM.findall(diagram):
         if number != " ":
             shown.insert(0, set())
         shown[0].update(names.split())
-    assert shown == list(LAYERS)
+    return shown
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -83,6 +106,15 @@ def test_imports_only_go_down(path: Path) -> None:
         assert other in LAYER_OF, f"{other} has no layer"
         assert LAYER_OF[other] <= LAYER_OF[room], f"{room} imports {other}, which stands above it"
         assert (room, other) not in NEVER, f"{room} must never import {other}"
+
+
+@pytest.mark.parametrize("path", IN_HARNESS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_only_go_down_in_the_harness(path: Path) -> None:
+    room = _room_of_harness(path)
+    for name in _imports(path):
+        if name.startswith("memtrace.harness."):
+            other = name.split(".")[2]
+            assert FLOOR_OF[other] <= FLOOR_OF[room], f"{room} imports {other}, which stands above it"
 
 
 def test_importing_memtrace_loads_no_sdk_no_pytest_no_driver() -> None:

@@ -15,9 +15,9 @@ import playing
 import pytest
 
 from boundary_tests.test_export import test_nor_does_another_process_log_or_print_it as another_process
-from memtrace.harness.events import Printed
-from memtrace.harness.listening import listening
-from memtrace.harness.recorder import Recorder
+from memtrace.harness.record.events import Printed
+from memtrace.harness.record.listening import listening
+from memtrace.harness.record.recorder import Recorder
 from memtrace.harness.session import make_suite
 from memtrace.model import Outcome, Verdict
 
@@ -111,8 +111,9 @@ def test_it_goes_on_to_where_it_went(capfd: pytest.CaptureFixture[str], caplog: 
 
 def test_the_runner_may_leave_standard_error_alone() -> None:
     code = (
-        "import sys; from memtrace.harness.recorder import Recorder; from memtrace.harness.listening import listening\n"
-        "from memtrace.harness.events import Printed; recorder = Recorder()\n"
+        "import sys; from memtrace.harness.record.recorder import Recorder\n"
+        "from memtrace.harness.record.listening import listening\n"
+        "from memtrace.harness.record.events import Printed; recorder = Recorder()\n"
         "with listening(recorder): print('swordfish', file=sys.stderr)\n"
         "print(*(each.text for each in recorder.history().of(Printed)))"
     )

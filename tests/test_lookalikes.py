@@ -6,7 +6,7 @@ from itertools import chain, combinations
 
 import pytest
 
-from memtrace.harness.lookalikes import awkward, families, is_pattern, patterns, similar
+from memtrace.harness.seen.lookalikes import awkward, families, is_pattern, patterns, similar
 
 ALICE, BOB = "qwert1@example.com", "asdfg22@example.com"
 

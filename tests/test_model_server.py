@@ -15,10 +15,10 @@ from scripts_on_the_wire import CALLS, TEXT, Told
 from starlette.exceptions import HTTPException
 
 from memtrace.errors import UsageError
-from memtrace.harness.attribution import TURN_HEADER, labelled
-from memtrace.harness.embedding import embed
-from memtrace.harness.model_server import ModelServer, Step, chat_response, parse_chat
-from memtrace.harness.script_calls import Calls
+from memtrace.harness.record.attribution import TURN_HEADER, labelled
+from memtrace.harness.running.embedding import embed
+from memtrace.harness.scripted_model.calls import Calls
+from memtrace.harness.scripted_model.server import ModelServer, Step, chat_response, parse_chat
 from memtrace.model import Author, Message, ToolCall
 
 USER = {"role": "user", "content": "hello"}

@@ -8,9 +8,9 @@ import itertools
 import pytest
 from scripts_on_the_wire import CALLS, TEXT, Told
 
-from memtrace.harness.attribution import labelled
-from memtrace.harness.embedding import embed
-from memtrace.harness.model_server import ModelServer, Step
+from memtrace.harness.record.attribution import labelled
+from memtrace.harness.running.embedding import embed
+from memtrace.harness.scripted_model.server import ModelServer, Step
 from memtrace.model import Author, Message
 
 openai = pytest.importorskip("openai")

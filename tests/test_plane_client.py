@@ -14,11 +14,11 @@ import pytest
 from remembering import Lab, MemoryModel
 
 from memtrace.errors import UsageError
-from memtrace.harness.events import PlaneAsked
-from memtrace.harness.plane import make_plane
-from memtrace.harness.plane_front import Answer
-from memtrace.harness.plane_line import Line
-from memtrace.harness.recorder import Recorder
+from memtrace.harness.plane.front import Answer
+from memtrace.harness.plane.line import Line
+from memtrace.harness.plane.scripted import make_plane
+from memtrace.harness.record.events import PlaneAsked
+from memtrace.harness.record.recorder import Recorder
 from memtrace.plane import PlaneFacts, Status, configured
 from memtrace.reference import Agent, CuratedFactsMissing, Memory, RedactEmails, outcome_of
 from memtrace.reference.models import Completion

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from memtrace.harness.events import Curated, PlaneAsked, PlaneHolds
-from memtrace.harness.plane import ScriptedPlane, make_plane
-from memtrace.harness.plane_faults import FAULTS
-from memtrace.harness.plane_front import Answer, Asked
-from memtrace.harness.plane_line import Line
-from memtrace.harness.plane_server import plane_server
-from memtrace.harness.recorder import Recorder
+from memtrace.harness.plane.faults import FAULTS
+from memtrace.harness.plane.front import Answer, Asked
+from memtrace.harness.plane.line import Line
+from memtrace.harness.plane.scripted import ScriptedPlane, make_plane
+from memtrace.harness.plane.server import plane_server
+from memtrace.harness.record.events import Curated, PlaneAsked, PlaneHolds
+from memtrace.harness.record.recorder import Recorder
 from memtrace.harness.services.server import NotHere
 from memtrace.harness.session import make_suite
 from memtrace.harness.stage import NotExercised
@@ -94,7 +94,7 @@ def test_a_script_is_not_exercised_where_no_plane_can_be_served(monkeypatch: pyt
     def fail() -> None:
         raise NotHere("starlette is missing")
 
-    monkeypatch.setattr("memtrace.harness.plane.plane_server", fail)
+    monkeypatch.setattr("memtrace.harness.plane.scripted.plane_server", fail)
     with (
         make_suite("memtrace.broken.tiny:TinyMemory") as suite,
         suite.stage("a script") as stage,

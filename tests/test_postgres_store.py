@@ -18,7 +18,7 @@ pytest.register_assert_rewrite("memtrace.stores.conformance")
 import psycopg  # noqa: E402
 
 from memtrace.errors import StoreError, UsageError  # noqa: E402
-from memtrace.harness.faults import FaultProxy  # noqa: E402
+from memtrace.harness.faults.proxy import FaultProxy  # noqa: E402
 from memtrace.model import Level, Record, Scope  # noqa: E402
 from memtrace.stores import open_store, postgres, postgres_pool, postgres_schema  # noqa: E402
 from memtrace.stores.conformance import FactStoreContract  # noqa: E402

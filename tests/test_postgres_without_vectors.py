@@ -6,7 +6,7 @@ from searching import FACTS, Turned, ask, fill, kept, require_pgvector, search, 
 from storing import ALICE, PATIENCE
 
 from memtrace.errors import StoreError
-from memtrace.harness.faults import FaultProxy
+from memtrace.harness.faults.proxy import FaultProxy
 from memtrace.reference.embedding import HashEmbedder
 from memtrace.reference.search import FactSearch
 from memtrace.stores import SqliteStore, postgres_pgvector

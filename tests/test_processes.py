@@ -13,11 +13,11 @@ import imported_early
 import pytest
 
 from memtrace.errors import AdapterError
-from memtrace.harness import interpreters
-from memtrace.harness.events import CalledBack, FactWritten, ProcessEnded, ProcessStarted
-from memtrace.harness.interpreters import Interpreters
-from memtrace.harness.packing import pack, unpack
-from memtrace.harness.scripting import use_tool
+from memtrace.harness.record.events import CalledBack, FactWritten, ProcessEnded, ProcessStarted
+from memtrace.harness.running import interpreters
+from memtrace.harness.running.interpreters import Interpreters
+from memtrace.harness.running.packing import pack, unpack
+from memtrace.harness.scripted_model.scripting import use_tool
 from memtrace.harness.session import Suite, make_suite
 from memtrace.harness.stage import Stage
 from memtrace.model import Author, Caller, Fact, Message, Outcome, ToolCall, Unresolved

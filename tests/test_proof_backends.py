@@ -12,13 +12,13 @@ from histories import HistoryWriter
 
 from memtrace.broken.tiny_sqlite import TinySqlite
 from memtrace.errors import AdapterError
-from memtrace.harness.events import Noted
-from memtrace.harness.flatness import SIZES
-from memtrace.harness.history import History
+from memtrace.harness.record.events import Noted
+from memtrace.harness.record.history import History
+from memtrace.harness.running.tested_store import TestedStore
+from memtrace.harness.scenes.flatness import SIZES
+from memtrace.harness.seen.slopes import DURATIONS
 from memtrace.harness.services import Server, Unavailable, discard, fresh, is_empty
-from memtrace.harness.slopes import DURATIONS
 from memtrace.harness.system import Environment
-from memtrace.harness.tested_store import TestedStore
 from memtrace.model import Finding, Level, Record, Scope, Verdict
 from memtrace.stores import open_store
 from proofs import __main__ as command
@@ -44,7 +44,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(kind: str) -> Server:
         raise Unavailable(kind, ["testcontainers: no daemon answers", f"on PATH: there is no {kind}"])
 
-    monkeypatch.setattr("memtrace.harness.tested_store.start", start)
+    monkeypatch.setattr("memtrace.harness.running.tested_store.start", start)
     monkeypatch.delenv("MEMTRACE_REQUIRE_SERVICES", raising=False)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from memtrace.harness.model_server import ModelServer, Step
 from memtrace.harness.rules import RULES
+from memtrace.harness.scripted_model.server import ModelServer, Step
 from memtrace.harness.session import make_suite
 from memtrace.harness.system import ModelRequest
 from memtrace.model import Verdict

@@ -8,13 +8,13 @@ import pytest
 
 from memtrace.broken.tiny import TinyMemory
 from memtrace.errors import UsageError
-from memtrace.harness.interleaving import Line, cancelled, interleave
-from memtrace.harness.model_server import ModelServer, Step
 from memtrace.harness.random_scripts import Explorer, RandomScript, decode, encode
 from memtrace.harness.random_scripts.lines import Add, Erase, GoOn, Leave, Look, Overlap, Pause, Turn
 from memtrace.harness.random_scripts.playing import Player
 from memtrace.harness.random_scripts.shrinking import simpler, smallest
-from memtrace.harness.scripting import call_tool, fails, use_tool
+from memtrace.harness.scenes.interleaving import Line, cancelled, interleave
+from memtrace.harness.scripted_model.scripting import call_tool, fails, use_tool
+from memtrace.harness.scripted_model.server import ModelServer, Step
 from memtrace.harness.session import make_suite
 from memtrace.harness.stage import Stage
 from memtrace.identity import id_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from histories import ALICE, BOB, A, B, HistoryWriter, call, result
 
-from memtrace.harness.showing import tree
+from memtrace.harness.record.showing import tree
 from memtrace.model import ToolCall
 
 

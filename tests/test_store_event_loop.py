@@ -14,7 +14,7 @@ from remembering import MemoryModel
 from scripted import ScriptedModel, recorded
 from storing import ALICE, LONG, PATIENCE
 
-from memtrace.harness.faults import FaultProxy
+from memtrace.harness.faults.proxy import FaultProxy
 from memtrace.model import Level, Record, Scope
 from memtrace.reference.agent import Agent
 from memtrace.reference.memory import Memory

@@ -8,7 +8,7 @@ import pytest
 from storing import ALICE, PATIENCE, until
 
 from memtrace.errors import StoreError
-from memtrace.harness.faults import FaultProxy
+from memtrace.harness.faults.proxy import FaultProxy
 from memtrace.model import Record
 from memtrace.stores import open_store
 

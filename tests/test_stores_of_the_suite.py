@@ -5,11 +5,11 @@ import json
 import pytest
 
 from memtrace.errors import UsageError
-from memtrace.harness.ledger import Entry, Ledger
-from memtrace.harness.reporting import table
 from memtrace.harness.rules import RULES
+from memtrace.harness.running.tested_store import TestedStore, stores_named
 from memtrace.harness.services import Unavailable
-from memtrace.harness.tested_store import TestedStore, stores_named
+from memtrace.harness.verdicts.ledger import Entry, Ledger
+from memtrace.harness.verdicts.reporting import table
 from memtrace.model import Finding, Verdict
 
 SCRIPTS = """
@@ -138,7 +138,7 @@ class TestPlaces:
         def absent(kind):
             raise Unavailable(kind, ["a: one", "b: two"])
 
-        monkeypatch.setattr("memtrace.harness.tested_store.start", absent)
+        monkeypatch.setattr("memtrace.harness.running.tested_store.start", absent)
         monkeypatch.delenv("MEMTRACE_REQUIRE_SERVICES", raising=False)
         with TestedStore("redis") as store:
             assert store.missing == "no redis server can be had here: a: one; b: two"
@@ -209,7 +209,7 @@ class TestSession:
         assert "remove the excuse" not in result.stdout.str()
 
     def test_a_store_that_a_memory_leaves_empty_is_named_as_none_that_a_rule_held_on(self, suite):
-        suite.makepyfile(served="import memtrace.harness.tested_store as t\nt.KINDS = ()\n")
+        suite.makepyfile(served="import memtrace.harness.running.tested_store as t\nt.KINDS = ()\n")
         result = run(suite, "TinyMemory", "--store", "sqlite,redis", "-p", "served", "--ledger-json", "ledger.json")
         assert result.ret == 0
         why = "the memory keeps its facts elsewhere than in the store that it is given"

@@ -6,10 +6,10 @@ import json
 
 from histories import ALICE, A, B, C, HistoryWriter, Line
 
-from memtrace.harness.history import History
-from memtrace.harness.judging import judge_rule
+from memtrace.harness.record.history import History
 from memtrace.harness.rules import RULES
 from memtrace.harness.system import CAPABILITIES
+from memtrace.harness.verdicts.judging import judge_rule
 from memtrace.model import Finding, ToolCall, Verdict
 
 ORDER = ["system", "agent facts", "user facts", "summary", "recall", "window", "input"]

@@ -12,9 +12,9 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import memtrace
 from memtrace.errors import BoundaryViolation, MemtraceError, UsageError
-from memtrace.harness.history import History
+from memtrace.harness.record.history import History
 from memtrace.harness.rules import RULES, Rule, rule
-from memtrace.harness.scripting import use_tool
+from memtrace.harness.scripted_model.scripting import use_tool
 from memtrace.harness.stage import Stage, TurnResult
 from memtrace.harness.system import Environment, ModelRequest
 from memtrace.model import Author, Caller, Fact, Finding, Level, Message, Outcome, Prompt, Record, Reply, Scope, Verdict

@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from memtrace.broken import Exhibit, gallery
 from memtrace.errors import MemtraceError, UsageError
-from memtrace.harness.ledger import EXIT_HELD, EXIT_INTERRUPTED, EXIT_MISUSE, EXIT_VIOLATED
 from memtrace.harness.rules import RULES, as_glob
 from memtrace.harness.scripts import boundary_tests, play
 from memtrace.harness.session import make_suite
+from memtrace.harness.verdicts.ledger import EXIT_HELD, EXIT_INTERRUPTED, EXIT_MISUSE, EXIT_VIOLATED
 from memtrace.model import Verdict
 
 _PACKAGE: Final = "memtrace.broken."

@@ -9,7 +9,7 @@ from typing import Any
 
 from memtrace.broken import lawful
 from memtrace.broken.tiny import Key, TinyMemory
-from memtrace.harness.scripting import ScriptedFailure
+from memtrace.harness.scripted_model.scripting import ScriptedFailure
 from memtrace.model import Caller, Reply, ToolCall
 
 Messages = list[dict[str, Any]]

@@ -17,7 +17,7 @@ from memtrace.broken.tiny_swarm import TinySwarm, reason_of
 from memtrace.broken.tiny_tools import TinyTools
 from memtrace.broken.tiny_traffic import TinyTraffic
 from memtrace.broken.tiny_transcript import TinyTranscript
-from memtrace.harness.scripting import ScriptedFailure
+from memtrace.harness.scripted_model.scripting import ScriptedFailure
 from memtrace.harness.system import REMEMBER_TOOL
 from memtrace.model import Caller, Reply, ToolCall
 

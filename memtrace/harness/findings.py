@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from memtrace.harness.history import FULL_EVIDENCE, Call, History, Turn, excerpt
+from memtrace.harness.record.history import FULL_EVIDENCE, Call, History, Turn, excerpt
 from memtrace.model import Evidence, Verdict
 
 

@@ -1,7 +1,7 @@
 """A second, real operating-system process that runs the same system on the same data.
 
 The child gets the factory's path, the environment as JSON and the parent's model server; its callbacks and its clock
-are the parent's, over that server, so that there is one history. `memtrace.harness.child` is what it runs.
+are the parent's, over that server, so that there is one history. `memtrace.harness.running.child` is what it runs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from memtrace.errors import AdapterError
-from memtrace.harness.events import Printed, ProcessEnded, ProcessStarted, SpanEnded
-from memtrace.harness.host import Args, Performed, StreamPlan, result_of
-from memtrace.harness.interpreters import Interpreter, Interpreters
-from memtrace.harness.listening import ElsewhereErrors
-from memtrace.harness.packing import pack, unpack
-from memtrace.harness.recorder import Recorder
+from memtrace.harness.record.events import Printed, ProcessEnded, ProcessStarted, SpanEnded
+from memtrace.harness.record.listening import ElsewhereErrors
+from memtrace.harness.record.recorder import Recorder
+from memtrace.harness.running.host import Args, Performed, StreamPlan, result_of
+from memtrace.harness.running.interpreters import Interpreter, Interpreters
+from memtrace.harness.running.packing import pack, unpack
 from memtrace.harness.stage import Actor
 from memtrace.model import Outcome
 
@@ -68,7 +68,7 @@ class OtherProcess(Actor):
         self.host.kill()
 
     def steps_of(self, verb: Callable[[], object]) -> int:
-        """How many steps of input and output a verb takes there; see `memtrace.harness.cut_short`."""
+        """How many steps of input and output a verb takes there; see `memtrace.harness.running.cut_short`."""
         self.host.count_next()
         verb()
         return self.host.steps

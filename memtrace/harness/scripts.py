@@ -11,9 +11,9 @@ from functools import partial
 from itertools import product
 from typing import Any, Final
 
-from memtrace.harness.ledger import Entry
 from memtrace.harness.session import Script, Suite
 from memtrace.harness.stage import Stage
+from memtrace.harness.verdicts.ledger import Entry
 
 _SUITE: Final = "boundary_tests"
 

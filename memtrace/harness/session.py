@@ -18,20 +18,20 @@ from typing import Any, Final, Self
 
 from memtrace.adapters import KNOWN
 from memtrace.errors import AdapterError, UsageError
-from memtrace.harness.events import FactWritten
-from memtrace.harness.history import FULL_EVIDENCE, History
-from memtrace.harness.host import NeverEnded
-from memtrace.harness.interpreters import Interpreters
-from memtrace.harness.judging import excuse, judge
-from memtrace.harness.ledger import Entry
-from memtrace.harness.listening import listening
-from memtrace.harness.model_server import ModelServer
+from memtrace.harness.record.events import FactWritten
+from memtrace.harness.record.history import FULL_EVIDENCE, History
+from memtrace.harness.record.listening import listening
 from memtrace.harness.rules import find_rule, unmet
+from memtrace.harness.running.host import NeverEnded
+from memtrace.harness.running.interpreters import Interpreters
+from memtrace.harness.running.store_system import NOTE, StoreSystem
+from memtrace.harness.running.tested_store import ELSEWHERE, OWN, SQLITE, TestedStore
+from memtrace.harness.scripted_model.server import ModelServer
+from memtrace.harness.scripted_model.upstream import Upstream
 from memtrace.harness.stage import PLANE, NotExercised, Stage, TurnResult
-from memtrace.harness.store_system import NOTE, StoreSystem
 from memtrace.harness.system import Factory, load_factory
-from memtrace.harness.tested_store import ELSEWHERE, OWN, SQLITE, TestedStore
-from memtrace.harness.upstream import Upstream
+from memtrace.harness.verdicts.judging import excuse, judge
+from memtrace.harness.verdicts.ledger import Entry
 from memtrace.identity import id_key
 from memtrace.model import Evidence, Finding, Outcome, Verdict
 

@@ -17,25 +17,25 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from memtrace.harness.actor import OK, OK_OR_REFUSED, Actor, Running, TurnResult
-from memtrace.harness.callbacks import Callbacks
-from memtrace.harness.events import Closed, Expected, Noted, Opened, Scanned
 from memtrace.harness.files import read_elsewhere, truncate
-from memtrace.harness.history import CANARY, History
-from memtrace.harness.holds import Hold, Holds, Point
-from memtrace.harness.host import Host, LocalHost, open_system
-from memtrace.harness.interpreters import Interpreters
-from memtrace.harness.judging import judge
-from memtrace.harness.model_server import ModelServer, Step
-from memtrace.harness.recorder import Recorder, SpanRecorder
+from memtrace.harness.record.events import Closed, Expected, Noted, Opened, Scanned
+from memtrace.harness.record.history import CANARY, History
+from memtrace.harness.record.recorder import Recorder, SpanRecorder
 from memtrace.harness.rules import unmet
-from memtrace.harness.scripting import Extract, ScriptedModel
+from memtrace.harness.running.callbacks import Callbacks
+from memtrace.harness.running.holds import Hold, Holds, Point
+from memtrace.harness.running.host import Host, LocalHost, open_system
+from memtrace.harness.running.interpreters import Interpreters
+from memtrace.harness.scripted_model.scripting import Extract, ScriptedModel
+from memtrace.harness.scripted_model.server import ModelServer, Step
+from memtrace.harness.scripted_model.upstream import Upstream
 from memtrace.harness.services.server import NotHere
 from memtrace.harness.system import SQLITE_URL, Environment, Factory, ModelRequest
-from memtrace.harness.upstream import Upstream
+from memtrace.harness.verdicts.judging import judge
 from memtrace.model import Caller, Finding, Unresolved
 
 if TYPE_CHECKING:
-    from memtrace.harness.plane import ScriptedPlane
+    from memtrace.harness.plane.scripted import ScriptedPlane
     from memtrace.harness.processes import OtherProcess
 
 PAYLOADS: Final = "MEMTRACE_TRACE_PAYLOADS"
@@ -229,7 +229,7 @@ class Stage(Actor):
     def plane(self) -> ScriptedPlane:
         """The plane of curated facts, of a script whose rules need one; not exercised where none can be served."""
         if self._plane is None:
-            from memtrace.harness.plane import make_plane
+            from memtrace.harness.plane.scripted import make_plane
 
             try:
                 self._plane = make_plane(self.recorder, self.callbacks.clock)

@@ -15,13 +15,13 @@ from typing import Final
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.errors import NoSuchExample
 
-from memtrace.harness.history import History
-from memtrace.harness.ledger import Entry
 from memtrace.harness.random_scripts.drawing import scripts
 from memtrace.harness.random_scripts.lines import RandomScript, encode
 from memtrace.harness.random_scripts.playing import Player
 from memtrace.harness.random_scripts.shrinking import smallest
+from memtrace.harness.record.history import History
 from memtrace.harness.session import Script, Suite
+from memtrace.harness.verdicts.ledger import Entry
 from memtrace.model import Evidence, Verdict
 
 _TRIES: Final = 50

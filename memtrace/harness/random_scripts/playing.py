@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from typing import Any, Final
 
-from memtrace.harness import interleaving
-from memtrace.harness.lookalikes import families
-from memtrace.harness.model_server import Step
 from memtrace.harness.random_scripts.lines import (
     Add,
     Cancel,
@@ -28,7 +25,10 @@ from memtrace.harness.random_scripts.lines import (
     Update,
 )
 from memtrace.harness.random_scripts.transcript import Transcript
-from memtrace.harness.scripting import call_tool, fails, use_tool
+from memtrace.harness.scenes import interleaving
+from memtrace.harness.scripted_model.scripting import call_tool, fails, use_tool
+from memtrace.harness.scripted_model.server import Step
+from memtrace.harness.seen.lookalikes import families
 from memtrace.harness.stage import OK, Stage, TurnResult
 from memtrace.harness.system import APPROVAL_TOOL, FORGET_TOOL, REMEMBER_TOOL
 from memtrace.model import Caller, Outcome, Unresolved

@@ -8,8 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from memtrace.harness.interleaving import Line
-from memtrace.harness.model_server import Step
+from memtrace.harness.scenes.interleaving import Line
+from memtrace.harness.scripted_model.server import Step
 from memtrace.harness.stage import Stage, TurnResult
 from memtrace.harness.system import TOOL
 from memtrace.model import Caller, ToolCall

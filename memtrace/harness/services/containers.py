@@ -12,8 +12,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
-from memtrace.harness.ports import free_port
 from memtrace.harness.services.places import DATABASES
+from memtrace.harness.services.ports import free_port
 from memtrace.harness.services.server import NotHere, Server
 
 _POSTGRES_IMAGE: Final = "pgvector/pgvector:pg17"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from memtrace.harness.ports import free_port
+from memtrace.harness.services.ports import free_port
 from memtrace.harness.services.server import NotHere
 
 _GUARD: Final = """

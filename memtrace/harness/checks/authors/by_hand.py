@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memtrace.harness.events import FactsRead, FactWritten
-from memtrace.harness.expectations import met
-from memtrace.harness.facts_seen import learned, listings, seen_facts
 from memtrace.harness.findings import Judgement, check, held, undecided, untested, violated
-from memtrace.harness.history import History, canaries_in
+from memtrace.harness.record.events import FactsRead, FactWritten
+from memtrace.harness.record.history import History, canaries_in
+from memtrace.harness.seen.expectations import met
+from memtrace.harness.seen.facts import learned, listings, seen_facts
 from memtrace.model import Caller, Evidence
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from memtrace.harness.conversation import led_to
-from memtrace.harness.events import FactsRead
-from memtrace.harness.facts_seen import Seen, first_offline, learned, listings, seen_facts, seen_in_reads
 from memtrace.harness.findings import Judgement, check, held, told, untested, violated
-from memtrace.harness.history import Call, History, Source, canaries_in
-from memtrace.harness.sightings import remembered, unlearned_traffic
+from memtrace.harness.record.events import FactsRead
+from memtrace.harness.record.history import Call, History, Source, canaries_in
+from memtrace.harness.seen.conversation import led_to
+from memtrace.harness.seen.facts import Seen, first_offline, learned, listings, seen_facts, seen_in_reads
+from memtrace.harness.seen.sightings import remembered, unlearned_traffic
 from memtrace.model import Author, Evidence, Fact
 
 _NOTHING_LEARNED = "nothing that a user said became a fact"

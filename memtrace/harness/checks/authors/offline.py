@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memtrace.harness.events import FactWritten
 from memtrace.harness.findings import Judgement, check, held, shown, undecided, untested, violated
-from memtrace.harness.history import Call, History, canaries_in
-from memtrace.harness.leaks import accuse_leak, blamed
+from memtrace.harness.record.events import FactWritten
+from memtrace.harness.record.history import Call, History, canaries_in
+from memtrace.harness.seen.leaks import accuse_leak, blamed
 from memtrace.model import Author, Evidence
 
 RULE = "authors.offline-mines-users-only"

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from functools import lru_cache
 
-from memtrace.harness.conversation import EMAIL, holds
-from memtrace.harness.events import Curated, FactsRead, FactWritten, Opened
 from memtrace.harness.findings import Judgement, accuse, check, held, shown, untested
-from memtrace.harness.history import Call, History, canaries_in, excerpt
+from memtrace.harness.record.events import Curated, FactsRead, FactWritten, Opened
+from memtrace.harness.record.history import Call, History, canaries_in, excerpt
+from memtrace.harness.seen.conversation import EMAIL, holds
 from memtrace.model import Author, Evidence
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from memtrace.harness.events import FactsRead, FactWritten, Noted
-from memtrace.harness.expectations import met
 from memtrace.harness.findings import Judgement, check, clipped, held, undecided, untested, violated
-from memtrace.harness.history import History
-from memtrace.harness.hours import GOES, STOPPED
+from memtrace.harness.record.events import FactsRead, FactWritten, Noted
+from memtrace.harness.record.history import History
+from memtrace.harness.seen.expectations import met
+from memtrace.harness.seen.moments import moment
 from memtrace.model import Evidence
 
 _RULE = "backends.same-answers"
@@ -52,16 +52,10 @@ def _written(history: History, read: FactsRead) -> dict[str, int]:
     mine = [e for e in events if history.same(e.caller, read.caller) and e.scope == "user"]
     texts = [event.text for event in mine]
     return {
-        e.text: _moment(history, e.at)
+        e.text: moment(history, e.at)
         for e in mine
         if texts.count(e.text) == 1 and e.process == read.process and e.op == "add"
     }
-
-
-def _moment(history: History, at: int) -> int:
-    """A place in the order; one for all that happened while the clock stood still."""
-    clock = [event for event in history.of(Noted) if event.name in (STOPPED, GOES) and event.at < at]
-    return clock[-1].at if clock and clock[-1].name == STOPPED else at
 
 
 def _out_of_order(read: FactsRead, written: dict[str, int]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from memtrace.harness.crashed_writes import Crashed, Stretch, around, crashed_writes
-from memtrace.harness.events import FactsRead, FactWritten
 from memtrace.harness.findings import Judgement, accuse, check, clipped, held, outline, undecided, violated
-from memtrace.harness.history import History, canaries_in
+from memtrace.harness.record.events import FactsRead, FactWritten
+from memtrace.harness.record.history import History, canaries_in
+from memtrace.harness.seen.crashed_writes import Crashed, Stretch, around, crashed_writes
 from memtrace.model import Evidence
 
 

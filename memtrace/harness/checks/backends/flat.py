@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from memtrace.harness.events import FactsRead, Noted
 from memtrace.harness.findings import Judgement, check, held, undecided, untested, violated
-from memtrace.harness.history import History
-from memtrace.harness.slopes import DURATIONS, NEWEST, STORED, slope
+from memtrace.harness.record.events import FactsRead, Noted
+from memtrace.harness.record.history import History
+from memtrace.harness.seen.slopes import DURATIONS, NEWEST, STORED, slope
 from memtrace.model import Evidence
 
 BOUND: Final = 0.1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from memtrace import semconv
-from memtrace.harness.events import SpanEnded, Timed
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, told, undecided, untested, violated
-from memtrace.harness.history import History, Turn, canaries_in
-from memtrace.harness.store_seen import StoreOutage, outage_of, store_outages, stored_for
+from memtrace.harness.record.events import SpanEnded, Timed
+from memtrace.harness.record.history import History, Turn, canaries_in
+from memtrace.harness.seen.store import StoreOutage, outage_of, store_outages, stored_for
 from memtrace.model import Evidence, Outcome
 
 _STALLED: Final = 0.5

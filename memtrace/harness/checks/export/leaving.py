@@ -9,10 +9,10 @@ from typing import Any
 
 from memtrace import semconv
 from memtrace.harness.checks.export.spans import foreign, memtraces
-from memtrace.harness.events import Exported, FactsRead, FactWritten, Opened, Printed, SpanEnded
 from memtrace.harness.findings import Judgement, check, held, untested, violated
-from memtrace.harness.history import History, canaries_in, excerpt
-from memtrace.harness.sweep import found_in
+from memtrace.harness.record.events import Exported, FactsRead, FactWritten, Opened, Printed, SpanEnded
+from memtrace.harness.record.history import History, canaries_in, excerpt
+from memtrace.harness.seen.sweep import found_in
 from memtrace.model import Evidence
 
 _NOTHING = "the system exported nothing to the collector"

@@ -7,8 +7,8 @@ from typing import Any
 
 from memtrace.harness.checks.export.spans import foreign, no_spans, sent, traced
 from memtrace.harness.findings import Judgement, check, held, undecided, untested, violated
-from memtrace.harness.history import History, excerpt
-from memtrace.harness.pairing import pairing
+from memtrace.harness.record.history import History, excerpt
+from memtrace.harness.record.pairing import pairing
 from memtrace.model import Evidence, Message, Prompt
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memtrace.harness.events import Opened, SpanEnded
 from memtrace.harness.findings import Judgement, held, untested
-from memtrace.harness.history import Call, History, excerpt
+from memtrace.harness.record.events import Opened, SpanEnded
+from memtrace.harness.record.history import Call, History, excerpt
 from memtrace.model import Evidence
 
 

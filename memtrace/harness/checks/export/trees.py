@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from memtrace import prompts
 from memtrace.harness.checks.export.spans import no_spans, sent, traced
-from memtrace.harness.events import FactWritten, SpanEnded
 from memtrace.harness.findings import Judgement, check, held, told, untested, violated
-from memtrace.harness.history import Call, History, Turn
-from memtrace.harness.pairing import killed, pairing
+from memtrace.harness.record.events import FactWritten, SpanEnded
+from memtrace.harness.record.history import Call, History, Turn
+from memtrace.harness.record.pairing import killed, pairing
 from memtrace.model import Evidence
 
 _GO_ON = ("resume", "fork")

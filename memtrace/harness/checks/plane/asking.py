@@ -6,10 +6,10 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from memtrace.harness.events import Curated, PlaneAsked, PlaneHolds
 from memtrace.harness.findings import Judgement, check, held, untested, violated
-from memtrace.harness.history import History, canaries_in, excerpt
-from memtrace.harness.plane_seen import Outage, agent_asked_for, asks, lines_about_it, outages
+from memtrace.harness.record.events import Curated, PlaneAsked, PlaneHolds
+from memtrace.harness.record.history import History, canaries_in, excerpt
+from memtrace.harness.seen.plane import Outage, agent_asked_for, asks, lines_about_it, outages
 from memtrace.model import Evidence
 
 _ABOUT_FACTS: Final = re.compile(r"memory|fact", re.IGNORECASE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from memtrace import semconv
-from memtrace.harness.events import SpanEnded, Timed
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, told, undecided, untested, violated
-from memtrace.harness.history import Call, History, Turn
-from memtrace.harness.plane_seen import Outage, approved, first_prompts, known_before, outages, up_to_date
+from memtrace.harness.record.events import SpanEnded, Timed
+from memtrace.harness.record.history import Call, History, Turn
+from memtrace.harness.seen.plane import Outage, approved, first_prompts, known_before, outages, up_to_date
 from memtrace.model import Evidence, Outcome
 
 _STALLED: Final = 0.5

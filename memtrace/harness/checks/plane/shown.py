@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from memtrace.harness.events import Curated
-from memtrace.harness.expectations import met
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, shown, untested
-from memtrace.harness.history import History, canaries_in
-from memtrace.harness.leaks import accuse_leaks, blamed
-from memtrace.harness.plane_seen import Approved, approved, first_prompts, up_to_date
+from memtrace.harness.record.events import Curated
+from memtrace.harness.record.history import History, canaries_in
+from memtrace.harness.seen.expectations import met
+from memtrace.harness.seen.leaks import accuse_leaks, blamed
+from memtrace.harness.seen.plane import Approved, approved, first_prompts, up_to_date
 
 _MOST: Final = 50
 """Facts of an agent that a system may be expected to show all at once."""

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from memtrace.harness.findings import Judgement, check, held, untested
-from memtrace.harness.forgotten import Forgetting, forgettings, seen_before
-from memtrace.harness.history import History
-from memtrace.harness.remnants import Remnant, in_flight, in_stale_process, learned_offline, looks, remnants, was_away
+from memtrace.harness.record.history import History
 from memtrace.harness.rules import RULES
+from memtrace.harness.seen.forgotten import Forgetting, forgettings, seen_before
+from memtrace.harness.seen.remnants import (
+    Remnant,
+    in_flight,
+    in_stale_process,
+    learned_offline,
+    looks,
+    remnants,
+    was_away,
+)
 from memtrace.model import Verdict
 
 _FACT: Final = "processes.forget-fact"

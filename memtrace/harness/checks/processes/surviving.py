@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memtrace.harness.events import FactWritten, ProcessEnded
-from memtrace.harness.expectations import met_again
-from memtrace.harness.facts_seen import seen_facts
 from memtrace.harness.findings import Judgement, check
-from memtrace.harness.history import History, canaries_in
+from memtrace.harness.record.events import FactWritten, ProcessEnded
+from memtrace.harness.record.history import History, canaries_in
+from memtrace.harness.seen.expectations import met_again
+from memtrace.harness.seen.facts import seen_facts
 from memtrace.model import Evidence, Outcome
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from memtrace.harness.checks.processes.forgetting import blame
-from memtrace.harness.events import FactsRead, FactWritten, ProcessStarted
-from memtrace.harness.expectations import met, met_again
-from memtrace.harness.facts_seen import learned, listings
 from memtrace.harness.findings import Judgement, check, held, told, untested, violated
-from memtrace.harness.forgotten import FORGETTING
-from memtrace.harness.history import History, Turn, canaries_in
-from memtrace.harness.remnants import remnants
+from memtrace.harness.record.events import FactsRead, FactWritten, ProcessStarted
+from memtrace.harness.record.history import History, Turn, canaries_in
+from memtrace.harness.seen.expectations import met, met_again
+from memtrace.harness.seen.facts import learned, listings
+from memtrace.harness.seen.forgotten import FORGETTING
+from memtrace.harness.seen.remnants import remnants
 from memtrace.model import Caller, Evidence, Outcome
 
 _BROKEN: Final = (Outcome.FAILED, Outcome.KILLED)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memtrace.harness.conversation import exchange, listed, own_input, replays
-from memtrace.harness.events import FactWritten, Noted, ProcessEnded
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, undecided, untested, violated
-from memtrace.harness.history import History, Turn
-from memtrace.harness.leaks import accuse_leaks, blamed
+from memtrace.harness.record.events import FactWritten, Noted, ProcessEnded
+from memtrace.harness.record.history import History, Turn
+from memtrace.harness.seen.conversation import exchange, listed, own_input, replays
+from memtrace.harness.seen.leaks import accuse_leaks, blamed
 from memtrace.model import Author, Evidence, Message
 
 _RULE: Final = "processes.window-round-trip"

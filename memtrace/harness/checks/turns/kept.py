@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from memtrace.harness.conversation import (
+from memtrace.harness.findings import Judgement, check, held, undecided, untested, violated
+from memtrace.harness.record.events import Noted
+from memtrace.harness.record.history import History, canaries_in
+from memtrace.harness.seen.conversation import (
     Conversation,
     Exchange,
     Kept,
@@ -17,10 +20,7 @@ from memtrace.harness.conversation import (
     plain,
     replays,
 )
-from memtrace.harness.events import Noted
-from memtrace.harness.expectations import met
-from memtrace.harness.findings import Judgement, check, held, undecided, untested, violated
-from memtrace.harness.history import History, canaries_in
+from memtrace.harness.seen.expectations import met
 from memtrace.model import Author, Evidence
 
 

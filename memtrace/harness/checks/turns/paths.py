@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memtrace.harness.conversation import Conversation, Exchange, View, conversations, exchange, marked, overlap
 from memtrace.harness.findings import Judgement, check, held, untested
-from memtrace.harness.history import History, Turn, canaries_in
-from memtrace.harness.sightings import sightings
-from memtrace.harness.twins import compared
+from memtrace.harness.record.history import History, Turn, canaries_in
+from memtrace.harness.seen.conversation import Conversation, Exchange, View, conversations, exchange, marked, overlap
+from memtrace.harness.seen.sightings import sightings
+from memtrace.harness.seen.twins import compared
 
 
 @check("turns.handoff-recorded-once")

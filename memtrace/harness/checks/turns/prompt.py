@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
-from memtrace.harness.conversation import exchange, led_to, marks, own_input, question, replays
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, shown, untested
-from memtrace.harness.history import Call, History, Source, canaries_in
+from memtrace.harness.record.history import Call, History, Source, canaries_in
+from memtrace.harness.seen.conversation import exchange, led_to, marks, own_input, question, replays
 from memtrace.model import Author, Message
 
 _LEARNED: Final = {"learn": "user-facts", "summary": "summary", "recall": "recall"}

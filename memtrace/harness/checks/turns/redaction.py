@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memtrace.harness.conversation import EMAIL, conversations, exchange, replays
-from memtrace.harness.events import FactsRead
 from memtrace.harness.findings import Judgement, accuse, check, clipped, held, shown, untested, violated
-from memtrace.harness.history import Call, History, canaries_in
+from memtrace.harness.record.events import FactsRead
+from memtrace.harness.record.history import Call, History, canaries_in
+from memtrace.harness.seen.conversation import EMAIL, conversations, exchange, replays
 from memtrace.model import Author, Evidence, Message
 
 

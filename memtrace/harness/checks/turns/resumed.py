@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memtrace.harness.expectations import met
 from memtrace.harness.findings import Judgement, check, held, untested
-from memtrace.harness.history import History, Turn
-from memtrace.harness.leaks import accuse_leak, blamed
-from memtrace.harness.sightings import shown_own
+from memtrace.harness.record.history import History, Turn
+from memtrace.harness.seen.expectations import met
+from memtrace.harness.seen.leaks import accuse_leak, blamed
+from memtrace.harness.seen.sightings import shown_own
 
 
 @check("turns.resumed-records-its-question")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memtrace.harness.conversation import (
+from memtrace.harness.findings import Judgement, accuse, check, held, outline, untested, violated
+from memtrace.harness.record.events import CalledBack, SpanEnded
+from memtrace.harness.record.history import History, Turn
+from memtrace.harness.seen.conversation import (
     Conversation,
     Exchange,
     View,
@@ -14,11 +17,8 @@ from memtrace.harness.conversation import (
     marks,
     own_input,
 )
-from memtrace.harness.events import CalledBack, SpanEnded
-from memtrace.harness.findings import Judgement, accuse, check, held, outline, untested, violated
-from memtrace.harness.history import History, Turn
-from memtrace.harness.leaks import accuse_leak, blamed
-from memtrace.harness.twins import compared
+from memtrace.harness.seen.leaks import accuse_leak, blamed
+from memtrace.harness.seen.twins import compared
 from memtrace.model import Author, Outcome
 
 _STOPPED = frozenset({Outcome.CANCELLED, Outcome.ABANDONED})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from memtrace.harness.conversation import marks, own_input
 from memtrace.harness.findings import Judgement, accuse, check, held, outline, untested
-from memtrace.harness.history import Call, History, Turn
-from memtrace.harness.sightings import TRAFFIC, UNKEPT, Sighting, remembered, sightings, unlearned_traffic
+from memtrace.harness.record.history import Call, History, Turn
+from memtrace.harness.seen.conversation import marks, own_input
+from memtrace.harness.seen.sightings import TRAFFIC, UNKEPT, Sighting, remembered, sightings, unlearned_traffic
 from memtrace.harness.system import FORGET_TOOL, REMEMBER_TOOL
 from memtrace.model import Author, Message, Outcome
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memtrace.harness.findings import Judgement, check, held, untested
-from memtrace.harness.history import NEVER, History, Turn, canaries_in
-from memtrace.harness.sightings import remnants, shown_own
+from memtrace.harness.record.history import NEVER, History, Turn, canaries_in
+from memtrace.harness.seen.sightings import remnants, shown_own
 from memtrace.model import Outcome
 
 

@@ -11,14 +11,14 @@ from memtrace.harness.checks.users.controls import (
     somebody_looked_after_an_owner,
     unproven,
 )
-from memtrace.harness.conversation import led_to
-from memtrace.harness.events import Opened
-from memtrace.harness.expectations import met
 from memtrace.harness.findings import Judgement, check, held, told, undecided, untested, violated
-from memtrace.harness.history import Call, History, Turn, canaries_in, excerpt
-from memtrace.harness.leaks import accuse_leaks, beside_another, blamed
-from memtrace.harness.lookalikes import is_pattern, similar
-from memtrace.harness.losses import lost
+from memtrace.harness.record.events import Opened
+from memtrace.harness.record.history import Call, History, Turn, canaries_in, excerpt
+from memtrace.harness.seen.conversation import led_to
+from memtrace.harness.seen.expectations import met
+from memtrace.harness.seen.leaks import accuse_leaks, beside_another, blamed
+from memtrace.harness.seen.lookalikes import is_pattern, similar
+from memtrace.harness.seen.losses import lost
 from memtrace.model import Caller, Evidence, Verdict
 
 

@@ -7,10 +7,10 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
-from memtrace.harness.events import FactsRead, FactWritten, TurnStarted
 from memtrace.harness.findings import Judgement, accuse, held, outline, told, undecided, untested
-from memtrace.harness.history import History, Turn, canaries_in, positions
-from memtrace.harness.sightings import sightings
+from memtrace.harness.record.events import FactsRead, FactWritten, TurnStarted
+from memtrace.harness.record.history import History, Turn, canaries_in, positions
+from memtrace.harness.seen.sightings import sightings
 from memtrace.model import Caller, Outcome
 
 Identity = tuple[str, ...]

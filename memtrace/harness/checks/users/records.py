@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from memtrace.harness.checks.users.controls import recalled, shown_again
-from memtrace.harness.events import FactsRead, FactWritten
 from memtrace.harness.findings import Judgement, check, held, undecided, untested, violated
-from memtrace.harness.history import History, canaries_in
-from memtrace.harness.leaks import accuse_leaks, blamed
-from memtrace.harness.losses import FORGETTING, Comparison, comparisons, lost
-from memtrace.harness.sightings import Sighting, sightings
+from memtrace.harness.record.events import FactsRead, FactWritten
+from memtrace.harness.record.history import History, canaries_in
+from memtrace.harness.seen.leaks import accuse_leaks, blamed
+from memtrace.harness.seen.losses import FORGETTING, Comparison, comparisons, lost
+from memtrace.harness.seen.sightings import Sighting, sightings
 from memtrace.model import Caller, Evidence
 
 Attempt = FactWritten | FactsRead

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 
 from memtrace.harness.checks.users.controls import recalled, words_of
-from memtrace.harness.events import Scanned
 from memtrace.harness.findings import Judgement, check, held, outline, told, undecided, untested, violated
-from memtrace.harness.history import NEVER, History, Source, Turn, canaries_in
-from memtrace.harness.leaks import accuse_leaks, blamed, leaks
-from memtrace.harness.resolving import changing
-from memtrace.harness.sightings import sightings
+from memtrace.harness.record.events import Scanned
+from memtrace.harness.record.history import NEVER, History, Source, Turn, canaries_in
+from memtrace.harness.seen.leaks import accuse_leaks, blamed, leaks
+from memtrace.harness.seen.resolving import changing
+from memtrace.harness.seen.sightings import sightings
 from memtrace.model import Evidence, Outcome
 
 

@@ -8,12 +8,12 @@ from typing import Final
 from urllib.parse import quote
 
 from memtrace.harness.checks.users.controls import people, recalled
-from memtrace.harness.events import FactsRead, FactWritten
 from memtrace.harness.findings import Judgement, accuse, check, held, untested
-from memtrace.harness.history import Call, History, Source, excerpt
-from memtrace.harness.leaks import accuse_leaks, blamed
-from memtrace.harness.losses import lost
-from memtrace.harness.sightings import sightings
+from memtrace.harness.record.events import FactsRead, FactWritten
+from memtrace.harness.record.history import Call, History, Source, excerpt
+from memtrace.harness.seen.leaks import accuse_leaks, blamed
+from memtrace.harness.seen.losses import lost
+from memtrace.harness.seen.sightings import sightings
 from memtrace.model import Caller, Evidence
 
 _SHORTEST_ID: Final = 6

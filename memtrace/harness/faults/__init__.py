@@ -1,0 +1,1 @@
+"""What goes wrong on the way to a server."""

@@ -1,0 +1,1 @@
+"""What a history shows: pure functions that the checks stand on."""

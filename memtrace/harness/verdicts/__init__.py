@@ -1,0 +1,1 @@
+"""From a history to a finding for each rule, and from findings to the ledger and its words."""

@@ -42,7 +42,7 @@ RECEIVER = """
 import sys
 from memtrace.harness.record.receiver import Inbox, Receiver, grpc_receiver
 class Forgetful(Inbox):
-    def put(self, signal, body): pass
+    def put(self, signal, body, *, headers): pass
 with Receiver() as receiver, grpc_receiver(Forgetful()) as grpc:
     print(receiver.register(Forgetful()), grpc, flush=True)
     sys.stdin.read()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memtrace.harness.running.holds import Point
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import fails, use_tool
-from memtrace.harness.scripted_model.server import Step
 from memtrace.harness.stage import Stage, TurnResult
 from memtrace.harness.system import APPROVAL_TOOL
 from memtrace.model import Caller, Outcome

@@ -23,6 +23,14 @@ def look(actor: Actor, stage: Stage, caller: Caller) -> None:
     actor.turn(caller, QUESTION, expect=ENDED)
 
 
+def look_afresh(stage: Stage, *callers: Caller) -> None:
+    """Look once more where the system knows no more than what is stored: it is opened again, if it can be."""
+    if "reopen" in stage.claims:
+        stage.reopen()
+        for caller in callers:
+            look(stage, stage, caller)
+
+
 def scan(stage: Stage, *words: str) -> None:
     """Look into the files, where they are the harness's own."""
     if stage.disposable:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from memtrace.harness.rules import rule
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import Extract, use_tool
-from memtrace.harness.scripted_model.server import Step
 from memtrace.harness.stage import Stage
 from memtrace.model import Caller
 

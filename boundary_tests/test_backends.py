@@ -10,7 +10,7 @@ from memtrace.harness.rules import rule
 from memtrace.harness.scenes.crashing import crashing
 from memtrace.harness.scenes.flatness import measure
 from memtrace.harness.scenes.hours import FARTHEST, at_one_moment, in_time_zone
-from memtrace.harness.scenes.interrupted import Write, interrupted
+from memtrace.harness.scenes.interrupted import Found, Write, interrupted
 from memtrace.harness.scenes.lifecycle import ALONE, ASKS, LIFECYCLE, expect_known
 from memtrace.harness.scenes.store_faults import faulty_store
 from memtrace.harness.scenes.timing import timing
@@ -145,10 +145,11 @@ def _adds(stage: Stage, process: OtherProcess, alice: Caller) -> Write:
     process.add(alice, f"Alice plays saxophone at {stage.canary()}.")
     process.facts(alice)
 
-    def look(process: OtherProcess) -> bool:
+    def look(process: OtherProcess) -> Found:
         found = process.facts(alice)
-        _use_and_forget(stage, process, alice, process.add(alice, text))
-        return text in [fact.text for fact in found]
+        record = process.add(alice, text)
+        process.facts(alice)
+        return Found(text in [fact.text for fact in found], record)
 
     return Write(lambda: process.add(alice, text), look)
 
@@ -160,23 +161,15 @@ def _updates(stage: Stage, process: OtherProcess, alice: Caller) -> Write:
     record = process.add(alice, cat)
     process.facts(alice)
 
-    def look(process: OtherProcess) -> bool:
+    def look(process: OtherProcess) -> Found:
         found = {fact.text: fact.id for fact in process.facts(alice)}
-        new = found[dog] if dog in found else process.update(alice, found.get(cat, record), dog)
-        _use_and_forget(stage, process, alice, new)
-        return dog in found
+        if dog in found:
+            return Found(True, found[dog])
+        new = process.update(alice, found.get(cat, record), dog)
+        process.facts(alice)
+        return Found(False, new)
 
     return Write(lambda: process.update(alice, record, dog), look)
-
-
-def _use_and_forget(stage: Stage, process: OtherProcess, caller: Caller, record: str) -> None:
-    """What a turn makes of a fact, and whether it can be forgotten."""
-    process.facts(caller)
-    if "turns" in stage.claims:
-        process.turn(caller, ASKS)
-    if "forget" in stage.claims:
-        process.forget(caller, record)
-        process.facts(caller)
 
 
 @rule("backends.outage-is-bounded", needs=("turns",), options=SOON)

@@ -35,14 +35,15 @@ def test_facts_are_in_the_first_prompt_of_a_fresh_process(stage: Stage) -> None:
     ask(stage.restart(), stage, alice, "processes.facts-survive", *words, why="it was stored by the process before")
 
 
-def crash(stage: Stage, caller: Caller, before_the_last: int) -> list[str]:
-    """Kill a fresh process while it stores a fact; the words of those it had stored before."""
-    doomed, words = stage.restart(), [stage.canary(), stage.canary()]
-    doomed.add(caller, f"Alice has a cat called {words[0]}.")
-    steps = doomed.steps_of(lambda: doomed.add(caller, f"Alice has a dog called {words[1]}."))
+def crash(stage: Stage, caller: Caller, words: list[str], before_the_last: int) -> list[str]:
+    """Kill a fresh process while it stores a fact; the words of those that it and the ones before it had stored."""
+    doomed, more = stage.restart(), [stage.canary(), stage.canary()]
+    doomed.add(caller, f"Alice has a cat called {more[0]}.")
+    steps = doomed.steps_of(lambda: doomed.add(caller, f"Alice has a dog called {more[1]}."))
+    ask(doomed, stage, caller, "processes.facts-survive", *words, *more, why="it was stored")
     text = f"Alice has moved from {stage.canary()} to {stage.canary()}."
     doomed.kill_during(lambda: doomed.add(caller, text), last_step=max(1, steps - before_the_last))
-    return words
+    return [*words, *more]
 
 
 @rule("processes.facts-survive", options=NO_LEARNING)
@@ -53,7 +54,7 @@ def test_a_process_killed_while_it_stores_a_fact_leaves_whole_facts(stage: Stage
     stage.add(alice, f"Alice plays saxophone at {words[0]}.")
     ask(stage, stage, alice, "processes.facts-survive", *words, why="it was stored")
     for before_the_last in NEAR_THE_END:
-        words += crash(stage, alice, before_the_last)
+        words = crash(stage, alice, words, before_the_last)
     ask(stage, stage, alice, "processes.facts-survive", *words, why="it was stored before the process was killed")
     if "list" in stage.claims:
         stage.facts(alice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from boundary_tests.looks import ENDED, NO_LEARNING, QUESTION, look, scan
+from boundary_tests.looks import ENDED, NO_LEARNING, QUESTION, look, look_afresh, scan
 from memtrace.harness.rules import rule
 from memtrace.harness.running.holds import Point
 from memtrace.harness.scenes.at_once import meanwhile
@@ -45,9 +45,7 @@ def test_all_of_a_users_facts_are_gone_once_they_are_forgotten(stage: Stage) -> 
     stage.forget(alice)
     scan(stage, word)
     look(stage, stage, alice)
-    if "reopen" in stage.claims:
-        stage.reopen()
-        look(stage, stage, alice)
+    look_afresh(stage, alice)
 
 
 @rule("processes.forget-fact", needs=("learn", "list", "record-ids"))
@@ -60,6 +58,7 @@ def test_a_learned_fact_that_is_forgotten_is_gone(stage: Stage) -> None:
     for record in learned:
         stage.forget(alice, record)
     look(stage, stage, alice)
+    look_afresh(stage, alice)
 
 
 @rule("processes.forget-user")
@@ -122,7 +121,8 @@ def points(stage: Stage) -> list[Point]:
 
 @rule("processes.forget-stays-forgotten", needs=("learn", "list"), options={"recall": True, "window": 2})
 def test_a_turn_in_flight_does_not_bring_a_forgotten_fact_back(stage: Stage) -> None:
-    for point, alice in zip(points(stage), stage.callers(3), strict=False):
+    callers = stage.callers(3)
+    for point, alice in zip(points(stage), callers, strict=False):
         plan = f"I am on the Pro plan, says {stage.canary()}."
         record = stage.add(alice, plan)
         stage.facts(alice)
@@ -131,11 +131,13 @@ def test_a_turn_in_flight_does_not_bring_a_forgotten_fact_back(stage: Stage) -> 
             meanwhile(held, partial(stage.forget, alice, record))
         stage.finished(running)
         look(stage, stage, alice)
+    look_afresh(stage, *callers)
 
 
 @rule("processes.forget-stays-forgotten", needs=("erase",), options={"recall": True, "window": 2})
 def test_a_turn_in_flight_does_not_bring_an_erased_user_back(stage: Stage) -> None:
-    for point, alice in zip(points(stage), stage.callers(3), strict=False):
+    callers = stage.callers(3)
+    for point, alice in zip(points(stage), callers, strict=False):
         stage.turn(alice, f"My locker code is {stage.canary()}.")
         stage.turn(alice, "What is my locker code?")
         with stage.hold(point) as held:
@@ -144,6 +146,7 @@ def test_a_turn_in_flight_does_not_bring_an_erased_user_back(stage: Stage) -> No
         stage.finished(running)
         look(stage, stage, alice)
         stage.turn(alice, "Which code has my bicycle?")
+    look_afresh(stage, *callers)
 
 
 @rule("processes.forget-stays-forgotten", needs=("facts", "shared"), options=NO_LEARNING)
@@ -181,9 +184,7 @@ def test_an_index_that_is_built_again_does_not_bring_a_forgotten_fact_back(stage
     if "update" in stage.claims:
         stage.update(alice, other, f"Alice plays trombone at {stage.canary()}.")
         look(stage, stage, alice)
-    if "reopen" in stage.claims:
-        stage.reopen()
-        look(stage, stage, alice)
+    look_afresh(stage, alice)
 
 
 @rule("processes.forget-stays-forgotten", needs=("facts", "learn-offline"))
@@ -199,3 +200,4 @@ def test_offline_learning_does_not_bring_back_what_was_forgotten(stage: Stage) -
     for caller in (alice, bob):
         stage.learn_offline(caller, scope="user", personal=True)
         look(stage, stage, caller)
+    look_afresh(stage, alice, bob)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from boundary_tests.exchanges import DOWN, ENDED, NO_LEARNING, exchange, fail, look_back, pause
 from memtrace.harness.rules import rule
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import fails, use_tool
-from memtrace.harness.scripted_model.server import Step
 from memtrace.harness.stage import Stage, TurnResult
 from memtrace.model import Caller, Outcome
 

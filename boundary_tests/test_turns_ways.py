@@ -6,8 +6,8 @@ from boundary_tests.exchanges import ENDED, NO_LEARNING, exchange, on_the_way_to
 from memtrace.harness.record.history import canaries_in
 from memtrace.harness.rules import rule
 from memtrace.harness.running.holds import Point
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import fails, use_tool
-from memtrace.harness.scripted_model.server import Step
 from memtrace.harness.stage import Actor, Stage, TurnResult
 from memtrace.model import Caller, Outcome
 

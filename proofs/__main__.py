@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from memtrace.errors import MemtraceError, UsageError
-from memtrace.harness.record.private import write_private
 from memtrace.harness.running.tested_store import TestedStore, stores_named
 from memtrace.harness.scripted_model.upstream import Upstream
 from memtrace.harness.session import Suite, make_suite
@@ -25,6 +24,7 @@ from memtrace.harness.verdicts.ledger import (
 )
 from memtrace.model import Verdict
 from proofs.act import Proof, Result, run, verdict_of, worst
+from proofs.private import write_private
 from proofs.proof_1_turns import PROOF as TURNS
 from proofs.proof_2_users import PROOF as USERS
 from proofs.proof_3_authors import PROOF as AUTHORS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memtrace.harness.record.history import History
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import use_tool
-from memtrace.harness.scripted_model.server import Step
 from memtrace.harness.stage import Stage
 from memtrace.model import Outcome
 from proofs import showing

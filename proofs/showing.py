@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from memtrace.harness.record.events import FactsRead
-from memtrace.harness.record.history import Call, History, Turn, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import Call, History, Turn
 from memtrace.model import Author, Outcome
 
 

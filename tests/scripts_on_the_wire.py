@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memtrace.harness.running import embedding
-from memtrace.harness.scripted_model.server import Step
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.model import ToolCall
 
 TEXT = "The quick brown fox jumps over a lazy dog."

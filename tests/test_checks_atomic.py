@@ -28,9 +28,8 @@ class Crash(HistoryWriter):
             self.fact(ALICE, OLD, record=OLD)
         if before:
             self.listed(OTHER, *([OLD] if op == "update" else []))
-        self.add(ProcessEnded, how=how)
         self.written(error=error)
-        self.process = "process-2"
+        self.next_process(how)
 
     def written(self, *, error: str = "", caller: Caller = ALICE) -> None:
         record = OLD if self.op == "update" else "" if error else NEW
@@ -44,12 +43,20 @@ class Crash(HistoryWriter):
     def forget(self, record: str, *, caller: Caller = ALICE) -> None:
         self.add(FactWritten, op="forget", caller=caller, record=record)
 
-    def bob_forgets(self) -> None:
-        """Forgetting works where nobody died."""
+    def bob_forgets(self, *, until_when: str = "ever") -> None:
+        """Forgetting works where nobody died: for ever, or for as long as the process lives."""
         self.add(FactWritten, op="add", caller=BOB, text="x", record="1")
         self.listed("x", caller=BOB)
         self.forget("1", caller=BOB)
         self.listed(caller=BOB)
+        self.next_process("exit")
+        self.listed(*([] if until_when == "ever" else ["x"]), caller=BOB)
+
+    def next_process(self, how: str = "kill") -> None:
+        """The one that goes on ends, and another does."""
+        self.add(ProcessEnded, how=how)
+        self.process = f"process-{int(self.process[-1]) + 1}"
+        self.add(ProcessStarted, pid=1)
 
     def judged(self) -> Judgement:
         return CHECKS["backends.add-is-atomic"](self.history())
@@ -100,6 +107,63 @@ def test_the_same_call_made_again_makes_it(op: str, then: list[str], says: str) 
     assert says in judgement.reason
 
 
+@pytest.mark.parametrize("how", ["kill", "exit"])
+@pytest.mark.parametrize(
+    ("op", "then", "says"),
+    [
+        ("add", [NEW, OTHER], ""),
+        ("add", [OTHER], "is not among the facts for another process"),
+        ("add", [OTHER, NEW, NEW], "is there twice for another process"),
+        ("add", [NEW], "is not all there is for another process"),
+        ("update", [OTHER, NEW], ""),
+        ("update", [OTHER, OLD], "is not among the facts for another process"),
+        ("update", [OTHER, NEW, OLD], "is not all there is for another process"),
+    ],
+)
+def test_what_was_made_again_is_stored_and_not_only_remembered(op: str, then: list[str], says: str, how: str) -> None:
+    write = Crash(op)
+    write.listed(OTHER, *([OLD] if op == "update" else []))
+    write.written()
+    write.listed(OTHER, NEW)
+    write.listed(OTHER, NEW)
+    write.next_process(how)
+    write.listed(*then)
+    judgement = write.judged()
+    assert judgement.verdict is (Verdict.VIOLATED if says else Verdict.HELD)
+    assert says in judgement.reason
+    if says:
+        assert [one.title for one in judgement.evidence][2:] == [
+            "the facts then: process-2",
+            "the facts then: process-3",
+        ]
+
+
+@pytest.mark.parametrize("op", ["add", "update"])
+@pytest.mark.parametrize(("then", "verdict"), [([NEW, OTHER], Verdict.HELD), ([OTHER], Verdict.VIOLATED)])
+def test_what_a_crash_left_is_the_same_for_the_next_process_but_one(op: str, then: list[str], verdict: Verdict) -> None:
+    write = Crash(op)
+    write.listed(OTHER, NEW)
+    write.next_process()
+    write.listed(*then)
+    judgement = write.judged()
+    assert judgement.verdict is verdict
+    assert ("is not what another process finds later" in judgement.reason) is (verdict is Verdict.VIOLATED)
+
+
+def test_a_process_that_was_there_before_may_know_less() -> None:
+    """Whether it sees what others wrote is for another rule."""
+    write = Crash()
+    write.process = "process-3"
+    write.add(ProcessStarted, pid=1)
+    write.process = "process-2"
+    write.listed(OTHER)
+    write.written()
+    write.listed(OTHER, NEW)
+    write.process = "process-3"
+    write.listed(OTHER)
+    assert write.judged().verdict is Verdict.HELD
+
+
 @pytest.mark.parametrize(
     ("op", "prompt", "exact", "verdict"),
     [
@@ -136,6 +200,24 @@ def test_what_was_stored_again_can_be_forgotten_where_anything_can(
     write.listed(OTHER, NEW)
     write.forget(NEW)
     write.listed(*then)
+    assert write.judged().verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("until_when", "verdict"), [("ever", Verdict.VIOLATED), ("it ends", Verdict.HELD)], ids=["works", "never lasts"]
+)
+def test_what_was_forgotten_stays_so_for_the_next_process_where_anything_does(
+    until_when: str, verdict: Verdict
+) -> None:
+    write = Crash()
+    write.bob_forgets(until_when=until_when)
+    write.listed(OTHER)
+    write.written()
+    write.listed(OTHER, NEW)
+    write.forget(NEW)
+    write.listed(OTHER)
+    write.next_process()
+    write.listed(OTHER, NEW)
     assert write.judged().verdict is verdict
 
 

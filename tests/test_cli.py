@@ -17,7 +17,8 @@ import pytest
 
 from memtrace import cli
 from memtrace.harness.rules import RULES
-from memtrace.harness.scripted_model.server import ModelServer, Step
+from memtrace.harness.scripted_model.openai_api import Step
+from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.reference import Memory, PastTurn, TurnLog
 
 NAME_ONE = "name a memory, such as memory_under_test:make (memtrace init writes one)"

@@ -14,8 +14,9 @@ from memtrace.adapters import fastaiagent as adapter
 from memtrace.adapters.vectors import VectorFile
 from memtrace.harness.record.events import CalledBack, ModelCalled, SpanEnded
 from memtrace.harness.running.embedding import embed
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import use_tool
-from memtrace.harness.scripted_model.server import ModelServer, Step
+from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.harness.stage import Stage
 from memtrace.harness.system import APPROVAL_TOOL, ModelRequest, complaints, load_factory
 from memtrace.model import Author, Caller, Message, Outcome, Prompt, Unresolved

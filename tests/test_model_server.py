@@ -18,7 +18,8 @@ from memtrace.errors import UsageError
 from memtrace.harness.record.attribution import TURN_HEADER, labelled
 from memtrace.harness.running.embedding import embed
 from memtrace.harness.scripted_model.calls import Calls
-from memtrace.harness.scripted_model.server import ModelServer, Step, chat_response, parse_chat
+from memtrace.harness.scripted_model.openai_api import Step, chat_response, parse_chat
+from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.model import Author, Message, ToolCall
 
 USER = {"role": "user", "content": "hello"}

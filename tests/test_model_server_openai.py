@@ -10,7 +10,8 @@ from scripts_on_the_wire import CALLS, TEXT, Told
 
 from memtrace.harness.record.attribution import labelled
 from memtrace.harness.running.embedding import embed
-from memtrace.harness.scripted_model.server import ModelServer, Step
+from memtrace.harness.scripted_model.openai_api import Step
+from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.model import Author, Message
 
 openai = pytest.importorskip("openai")

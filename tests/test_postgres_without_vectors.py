@@ -1,3 +1,5 @@
+"""A Postgres store whose database keeps no vectors, or loses its place for them; search then does without."""
+
 import logging
 from contextlib import closing
 

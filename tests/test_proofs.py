@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from memtrace.harness.rules import RULES
-from memtrace.harness.scripted_model.server import ModelServer, Step
+from memtrace.harness.scripted_model.openai_api import Step
+from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.harness.session import make_suite
 from memtrace.harness.system import ModelRequest
 from memtrace.model import Verdict

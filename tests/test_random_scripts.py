@@ -13,8 +13,9 @@ from memtrace.harness.random_scripts.lines import Add, Erase, GoOn, Leave, Look,
 from memtrace.harness.random_scripts.playing import Player
 from memtrace.harness.random_scripts.shrinking import simpler, smallest
 from memtrace.harness.scenes.interleaving import Line, cancelled, interleave
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import call_tool, fails, use_tool
-from memtrace.harness.scripted_model.server import ModelServer, Step
+from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.harness.session import make_suite
 from memtrace.harness.stage import Stage
 from memtrace.identity import id_key

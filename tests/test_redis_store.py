@@ -128,6 +128,18 @@ class TestOpening:
         with pytest.raises(StoreError, match="holds other data"):
             RedisStore(redis_url)
 
+    @pytest.mark.parametrize("ids", ["theirs", "1.5", "-2", "-1", 2**63 - 1])
+    def test_others_count_of_ids_is_told_and_nothing_stored(self, store, bare, ids):
+        bare.set("memtrace:ids", ids)
+        with pytest.raises(StoreError, match=r"holds other data|something else writes"):
+            store.add(Record(ALICE, "likes tea"))
+        assert store.newest(ALICE) == []
+
+    def test_the_last_id_that_there_is_is_a_records(self, store, bare):
+        bare.set("memtrace:ids", 2**63 - 2)
+        added = store.add(Record(ALICE, "likes tea"))
+        assert store.get(ALICE, 2**63 - 1) == added
+
     def test_a_server_that_evicts_facts_is_warned_of(self, redis_to_harm, master):
         master.config_set("maxmemory", "100mb")
         master.config_set("maxmemory-policy", "allkeys-lru")

@@ -401,10 +401,29 @@ class TestForking:
         writer.join()
         assert [record.text for record in store.newest(ALICE)] == ["1 writes were under way"]
 
+    def test_a_fork_waits_for_connections_that_are_being_closed(self, store):
+        closing, forking, seen = threading.Event(), threading.Event(), []
+
+        class Slow:
+            def close(self):
+                closing.set()
+                forking.wait()
+                seen.append(self)
+
+        store._connections._idle.append(Slow())
+        closer = threading.Thread(target=store.close, daemon=True)
+        closer.start()
+        closing.wait()
+        hold = store._connections.hold
+        store._connections.hold = lambda: [forking.set(), hold()]
+        assert in_children(1, lambda _: store.add(Record(ALICE, f"{len(seen)} were closed"))) == [0]
+        closer.join()
+        assert [record.text for record in store.newest(ALICE)] == ["1 were closed"]
+
     def test_a_fork_is_not_kept_waiting_by_threads_that_never_pause(self, store, monkeypatch):
         stop, lent = threading.Event(), []
         hold = store._connections.hold
-        monkeypatch.setattr(store._connections, "hold", lambda: [hold(), lent.append(store._connections._lent)])
+        monkeypatch.setattr(store._connections, "hold", lambda: [hold(), lent.append(store._connections.lent())])
 
         def read_until_forked(_):
             while not stop.is_set():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memtrace.harness.record.events import FactsRead, FactWritten, TurnEnded, TurnStarted
 from memtrace.harness.running.holds import Hold, Point
 from memtrace.harness.running.host import Host, NeverEnded, Performed, StreamPlan, answer_of, as_facts, result_of
-from memtrace.harness.scripted_model.server import Step
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.model import Caller, Fact, Message, Outcome
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from memtrace.harness.record.history import FULL_EVIDENCE, Call, History, Turn, excerpt
+from memtrace.harness.record.excerpts import FULL_EVIDENCE, excerpt
+from memtrace.harness.record.history import Call, History, Turn
 from memtrace.model import Evidence, Verdict
 
 

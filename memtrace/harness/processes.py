@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from memtrace.errors import AdapterError
+from memtrace.harness.actor import Actor
 from memtrace.harness.record.events import Printed, ProcessEnded, ProcessStarted, SpanEnded
 from memtrace.harness.record.listening import ElsewhereErrors
 from memtrace.harness.record.recorder import Recorder
 from memtrace.harness.running.host import Args, Performed, StreamPlan, result_of
 from memtrace.harness.running.interpreters import Interpreter, Interpreters
 from memtrace.harness.running.packing import pack, unpack
-from memtrace.harness.stage import Actor
 from memtrace.model import Outcome
 
 if TYPE_CHECKING:

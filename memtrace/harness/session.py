@@ -19,7 +19,8 @@ from typing import Any, Final, Self
 from memtrace.adapters import KNOWN
 from memtrace.errors import AdapterError, UsageError
 from memtrace.harness.record.events import FactWritten
-from memtrace.harness.record.history import FULL_EVIDENCE, History
+from memtrace.harness.record.excerpts import FULL_EVIDENCE
+from memtrace.harness.record.history import History
 from memtrace.harness.record.listening import listening
 from memtrace.harness.rules import find_rule, unmet
 from memtrace.harness.running.host import NeverEnded

@@ -26,8 +26,9 @@ from memtrace.harness.running.callbacks import Callbacks
 from memtrace.harness.running.holds import Hold, Holds, Point
 from memtrace.harness.running.host import Host, LocalHost, open_system
 from memtrace.harness.running.interpreters import Interpreters
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import Extract, ScriptedModel
-from memtrace.harness.scripted_model.server import ModelServer, Step
+from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.harness.scripted_model.upstream import Upstream
 from memtrace.harness.services.server import NotHere
 from memtrace.harness.system import SQLITE_URL, Environment, Factory, ModelRequest

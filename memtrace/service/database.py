@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from memtrace.errors import StoreError, UsageError
+from memtrace.stores.sqlite_pool import FileConnections
 
 Row = tuple[Any, ...]
 Values = Sequence[object]
@@ -80,7 +81,7 @@ class SqliteDatabase:
     def __init__(self, path: str, *, timeout: float = 5.0) -> None:
         self._path = str(Path(path).absolute())
         self._timeout = timeout
-        self._idle: deque[sqlite3.Connection] = deque()
+        self._connections = FileConnections(self._connect, partial(_failure, self._path), patience=timeout)
         self._writing = threading.Lock()
         self._closed = False
         with suppress(OSError):  # SQLite then says what is wrong with the path
@@ -89,13 +90,13 @@ class SqliteDatabase:
 
     def read(self, statement: str, values: Values = ()) -> list[Row]:
         """See `Database.read`."""
-        with self._lend() as connection:
+        with self._connections.lend() as connection:
             return connection.execute(statement, values).fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[Run]:
         """See `Database.transaction`."""
-        with self._writing, self._lend() as connection:
+        with self._writing, self._connections.lend() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield lambda statement, values=(): connection.execute(statement, values).fetchall()
@@ -107,22 +108,7 @@ class SqliteDatabase:
     def close(self) -> None:
         """See `Database.close`."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
-
-    @contextmanager
-    def _lend(self) -> Iterator[sqlite3.Connection]:
-        try:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self._connect()
-            try:
-                yield connection
-            finally:
-                self._take_back(connection)
-        except sqlite3.Error as error:
-            raise StoreError(f"{self._path} failed: {error}") from error
+        self._connections.close()
 
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
@@ -137,8 +123,6 @@ class SqliteDatabase:
             raise
         return connection
 
-    def _take_back(self, connection: sqlite3.Connection) -> None:
-        if self._closed or connection.in_transaction:
-            connection.close()
-        else:
-            self._idle.append(connection)
+
+def _failure(path: str, error: sqlite3.Error) -> StoreError:
+    return StoreError(f"{path} failed: {error}")

@@ -14,11 +14,13 @@ class Places:
     Not a `queue.SimpleQueue`: whoever waits there, and loses what it was woken for as its time ends, waits for ever.
     """
 
-    __slots__ = ("__weakref__", "_changed", "_free", "_waiting", "count")
+    __slots__ = ("__weakref__", "_changed", "_free", "_lock", "_waiting", "count")
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._changed = threading.Condition()
+        # Taken without the condition's own methods, in which an interrupt could come before it is let go.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._waiting = 0
         self._free: list[Place] = []
         for _ in range(count):
@@ -32,7 +34,7 @@ class Places:
         """End what `take` began."""
         self._free.append(place)
         if self._waiting:
-            with self._changed:
+            with self._lock:
                 self._changed.notify()
 
     def free(self) -> None:
@@ -49,12 +51,14 @@ class Places:
             return None
 
     def _wait(self, seconds: float) -> Place | None:
-        with self._changed:
+        with self._lock:
             self._waiting += 1
             try:
                 return self._changed.wait_for(self._pop, seconds)
             finally:
                 self._waiting -= 1
+                if self._free:  # who was woken for it was interrupted
+                    self._changed.notify()
 
 
 class Place:

@@ -277,7 +277,7 @@ class PostgresStore:
 
 @lru_cache
 def _limited(statement: str, limit: int | None) -> str:
-    """With the limit in its text, so that its one plan is made for it; the same string for the same limit."""
+    """With the limit in its text, so that its one plan is made for it; for a limit the very same string each time."""
     return statement if limit is None else f"{statement} LIMIT {min(int(limit), LARGEST_ID)}"
 
 

@@ -76,8 +76,6 @@ _REFUSALS: Final = (
     psycopg.errors.FeatureNotSupported,  # a hosted server that does not list the extension as allowed
     psycopg.errors.UndefinedFile,  # it is listed, but its library is not there
 )
-
-
 _LOST: Final = (
     psycopg.errors.UndefinedObject,
     psycopg.errors.UndefinedFunction,
@@ -86,7 +84,7 @@ _LOST: Final = (
     psycopg.errors.InvalidSchemaName,
     psycopg.errors.ForeignKeyViolation,  # the embedder's row is of tables that were there before
 )
-"""What is raised where the extension, its schema or the tables were dropped."""
+"""What psycopg raises where the extension, its schema or the tables were dropped."""
 
 
 class _NoVectors(Exception):
@@ -116,7 +114,11 @@ def schema_for_vectors(db: ServerConnection, url: str) -> str | None:
 
 @contextmanager
 def finding_losses() -> Iterator[None]:
-    """A block in which it is told as `VectorsLost` where the place for vectors is gone."""
+    """A block in which a statement that finds the place for vectors gone raises `VectorsLost`.
+
+    Raises:
+        VectorsLost: the extension, its schema or the tables were dropped.
+    """
     try:
         yield
     except _LOST as error:

@@ -67,7 +67,10 @@ class ServerConnection(psycopg.Connection[tuple[Any, ...]]):
         return super().wait(gen, interval, max(0.0, left if timeout is None else min(left, timeout)))
 
     def rows(self, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """What a statement answers. The same string asked again is a fifth faster: how to read its rows is known."""
+        """What a statement answers.
+
+        It takes a fifth less where it is the very string that was asked last: psycopg then knows how to read its rows.
+        """
         self._reader.execute(statement, values)
         rows = self._reader.fetchall()
         if (result := self._reader.pgresult) is not None:
@@ -160,7 +163,7 @@ class Lease:
 
     def __init__(self, pool: ServerConnections, deadline: float) -> None:
         self._pool = pool
-        self._places = pool.places
+        self._places = pool.places  # those of now: in a forked child the pool has others
         self._deadline = deadline
 
     def __enter__(self) -> ServerConnection:
@@ -184,6 +187,8 @@ class Lease:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
+            if is_outdated(error):
+                self._connection.close()  # so that the idle ones, which know the old tables too, go with it
             if error is None or isinstance(error, psycopg.Error | MemtraceError):
                 self._pool.keep(self._connection, self._era)
             else:
@@ -195,6 +200,13 @@ class Lease:
     def _raise_failure(self, error: BaseException | None) -> None:
         if isinstance(error, psycopg.Error):
             raise self._pool.failure(error, self._deadline) from error
+
+
+def is_outdated(error: BaseException | None) -> bool:
+    """Whether a statement was refused since another session has changed the types of a table it was prepared for."""
+    return (
+        isinstance(error, psycopg.errors.FeatureNotSupported) and error.diag.source_function == "RevalidateCachedQuery"
+    )
 
 
 def answer(db: ServerConnection, question: str, values: Mapping[str, Any] | None = None) -> Any:

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memtrace.errors import StoreError, UsageError
 from memtrace.stores.location import hide_password
-from memtrace.stores.postgres_pool import ServerConnection, Unreached
+from memtrace.stores.postgres_pool import ServerConnection, Unreached, is_outdated
 from memtrace.stores.postgres_schema import update_schema
 from memtrace.stores.rows import MAYBE_DONE
 
@@ -89,6 +89,8 @@ def failure(url: str, error: psycopg.Error, deadline: float) -> StoreError:
     """What Postgres's error means for someone who knows only the URL."""
     said = " ".join(str(error).split())
     # A server that says why it failed is told by its own words; one that says nothing, by the clock.
+    if is_outdated(error):
+        return StoreError(f"{hide_password(url)} has a table that another changed just now: try again")
     state = error.sqlstate or next((state for words, state in _STATES if re.search(words, said)), "")
     if state in _REMEDIES:
         # A server that ends itself may have found no room for what comes after a commit that is in its log already.

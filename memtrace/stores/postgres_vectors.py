@@ -27,7 +27,7 @@ _EMBEDDER: Final = """
         FROM learned_memory_embedders
     ) AS known WHERE distance < %(same)s::float8 ORDER BY distance, id LIMIT 1
 """
-# By chance, so that what a process knows as one's number from tables that were dropped is no other's in new ones.
+# Numbers are drawn by chance: one that a process knows from tables that were dropped is no other's in new tables.
 _NEW_EMBEDDER: Final = """
     INSERT INTO learned_memory_embedders (id, dimensions, probe) OVERRIDING SYSTEM VALUE
     SELECT 1 + floor(random() * 2147483646)::integer, {extension_schema}.vector_dims(probe), probe

@@ -66,8 +66,8 @@ class RedisStore:
     `everyone` show what is left.
 
     Args:
-        url: ``redis://user:password@host:6379/0``, ``rediss://`` for TLS, ``unix:///path/to/socket?db=0``; with
-            ``protocol=3`` after the ``?`` that one of Redis's protocols is spoken.
+        url: ``redis://user:password@host:6379/0``, ``rediss://`` for TLS, ``unix:///path/to/socket?db=0``; the
+            option ``protocol=3`` after a ``?`` has Redis's third protocol spoken, not its second.
         timeout: seconds.
         connections: the most that this process has at once; threads beyond it wait.
 
@@ -171,7 +171,7 @@ class RedisStore:
         self._client.close()
 
     def _put(self, read: Callable[[Any], T], script: str, record: Record, *values: bytes) -> T:
-        """What a script answers that adds a record, under an id that its scope has not."""
+        """What a script answers that adds a record, asked again with another id where its scope has that id already."""
         created_at = record.created_at or time.time()
         while True:
             row = new_row(record, self._next_id(), created_at)
@@ -182,10 +182,10 @@ class RedisStore:
 
     def _next_id(self) -> int:
         """An id that was never given before. One that is then not used, since its writer died, stays unused."""
-        return self._ask(int, "INCR", _IDS)
+        return self._ask(_above_zero, "INCR", _IDS)
 
     def _count_on(self, keys: Keys) -> None:
-        """Count ids from a scope's largest on: the server has lost the count, and not the scope."""
+        """Have ids counted on from a scope's largest: the server has lost their count, and kept the scope."""
         both = ("HKEYS", keys.marks), ("HKEYS", keys.superseded)
         found = self._through(lambda client: [each for ids in client.server.transaction_of(*both) for each in ids])
         largest = max(map(int.from_bytes, found), default=0)
@@ -214,6 +214,12 @@ def _scopes(client: Client) -> list[Scope]:
     names = set(client.server.scan_iter(match=f"{PREFIX}{{*}}:about", count=1000))
     found: list[bytes | None] = [client.server.get(name) for name in sorted(names)]
     return [scope_of(words) for words in found if words is not None]
+
+
+def _above_zero(number: int) -> int:
+    if number <= 0:
+        raise ValueError(f"{number} is the id of no record")
+    return number
 
 
 def _age(record: Record) -> tuple[float, int]:

@@ -27,7 +27,7 @@ class Server(redis.Redis):
         return self._exchange(hiredis.pack_command(words), read)
 
     def transaction_of(self, *commands: tuple[Any, ...]) -> list[Any]:
-        """What each of several commands answers, which are done with nobody's between them."""
+        """What each of several commands answers, done one after the other with nobody else's in between."""
         packed = b"".join(map(hiredis.pack_command, [("MULTI",), *commands, ("EXEC",)]))
         return self._exchange(packed, lambda connection: _executed(connection, len(commands)))
 

@@ -31,6 +31,7 @@ local function source_of(mark) return mark:sub(9, 40) end
 local function text_of(mark) return mark:sub(41, 72) end
 local function row_at(place) return redis.call('ZRANGEBYLEX', active, '[' .. place, '+', 'LIMIT', 0, 1)[1] end
 local function row_of(mark, id) return row_at(mark:sub(1, 8) .. id) end
+local function is_there(id) return redis.call('HEXISTS', marks, id) + redis.call('HEXISTS', superseded, id) > 0 end
 local function take_out(row, mark)
   redis.call('ZREM', active, row)
   redis.call('ZREM', sources, source_of(mark) .. place_of(row))
@@ -53,8 +54,10 @@ if redis.call('ZCARD', sources) ~= count or redis.call('HLEN', texts) ~= count o
   return redis.error_reply('{LOST} some keys of a scope and not others')
 end
 """
+"""How a script begins that needs all of a scope's keys. It is refused where the four of active rows tell of different
+numbers of them, or rows are superseded and what superseded them is not known: some keys are gone then."""
 
-_PUT: Final = f"""
+_PUT: Final = """
 local function put(row, mark, by_hand, what)
   local known = redis.call('HGET', texts, text_of(mark))
   if not known then
@@ -71,9 +74,10 @@ local function put(row, mark, by_hand, what)
   put_in(taken, old_mark:sub(1, 8) .. mark:sub(9))
   return taken
 end
-if redis.call('HEXISTS', marks, id_of(ARGV[1])) + redis.call('HEXISTS', superseded, id_of(ARGV[1])) > 0 then
-  return {TAKEN}
-end
+"""
+
+_NEW_ID: Final = f"""
+if is_there(id_of(ARGV[1])) then return {TAKEN} end
 """
 
 _REMOVE: Final = """
@@ -132,13 +136,13 @@ return found
 """
 """Active rows; given the source's digest and how many, -1 for all."""
 
-ADD: Final = f"""{_WHOLE}{_PUT}
+ADD: Final = f"""{_WHOLE}{_PUT}{_NEW_ID}
 return put(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 """
 """The row as stored, or `TAKEN`; given a new row, its mark, the source digest of what is added by hand, and what the
 scope is."""
 
-SUPERSEDE: Final = f"""{_WHOLE}{_PUT}
+SUPERSEDE: Final = f"""{_WHOLE}{_PUT}{_NEW_ID}
 local old_mark = redis.call('HGET', marks, ARGV[5])
 if not old_mark then return false end
 local old = row_of(old_mark, ARGV[5])
@@ -157,10 +161,10 @@ COUNT_ON: Final = """
 if tonumber(redis.call('GET', KEYS[1]) or 0) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1]) end
 return 0
 """
-"""The count of ids is no less than this."""
+"""Always 0: the count of ids is now no less than the number given."""
 
 DELETE: Final = f"""{_WHOLE}{_REMOVE}
-if redis.call('HEXISTS', marks, ARGV[1]) + redis.call('HEXISTS', superseded, ARGV[1]) == 0 then return 0 end
+if not is_there(ARGV[1]) then return 0 end
 return #remove({{ARGV[1]}})
 """
 """How many rows went; given an id."""

@@ -74,7 +74,7 @@ _REMEDIES: Final[tuple[tuple[tuple[type[Exception], ...], str, str], ...]] = (
     ),
     ((), "NOREPLICAS", "has too few replicas to take writes: bring one up, or lower min-replicas-to-write there"),
     ((), r"\bBUSY\b", "is busy with a long script: try again when that is done"),
-    ((), "WRONGTYPE", "holds other data under memtrace's keys: name another database"),
+    ((), "WRONGTYPE|not an integer|would overflow", "holds other data under memtrace's keys: name another database"),
     ((), "max number of clients", "has no connection left: raise maxclients there"),
     ((MaxConnectionsError,), "Too many connections", "is busy with all connections: allow more with connections="),
 )
@@ -123,14 +123,18 @@ def connect(url: str, *, timeout: float, connections: int) -> Client:
         StoreError: it does.
         redis.RedisError: Redis failed.
     """
-    limits: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
-    limits |= {"socket_read_size": _READ_SIZE, "protocol": _parts(url).get("protocol", 2)}
-    client = Client(partial(_of_server, url, limits), connections=connections)
+    settings: dict[str, Any] = {
+        "socket_timeout": timeout,
+        "socket_connect_timeout": timeout,
+        "socket_read_size": _READ_SIZE,
+        "protocol": _parts(url).get("protocol", 2),
+    }
+    client = Client(partial(_of_server, url, settings), connections=connections)
     try:
         about = _about(client)
         if about.get("cluster_enabled"):
             client.close()
-            cluster = partial(Cluster.from_url, url, **limits, retry=Retry(NoBackoff(), 1))
+            cluster = partial(Cluster.from_url, url, **settings, retry=Retry(NoBackoff(), 1))
             client = Client(cluster, connections=connections)
         _require_version(client, url)
     except BaseException:  # an interrupt too may not leave it open
@@ -244,8 +248,8 @@ class _OverSocketFile(redis.UnixDomainSocketConnection):
 _KINDS: Final = {"redis": _OverTcp, "unix": _OverSocketFile, "rediss": redis.SSLConnection}
 
 
-def _of_server(url: str, limits: dict[str, Any]) -> redis.Redis:
-    given = {**_parts(url), **limits}
+def _of_server(url: str, settings: dict[str, Any]) -> redis.Redis:
+    given = {**_parts(url), **settings}
     given["connection_class"] = _KINDS[urlsplit(url).scheme]
     return Server.from_pool(Pool(retry=Retry(NoBackoff(), 0), **given))
 

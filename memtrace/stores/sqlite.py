@@ -174,6 +174,8 @@ class SqliteStore:
                 count = sum(db.execute(each, _key(scope)).rowcount for each in (_DELETE_ACTIVE, _DELETE_SUPERSEDED))
             else:
                 count = len(_remove(db, scope, _with_id(db, scope, record_id)))
+            # Before it is done, so that who is interrupted next and deletes again leaves nothing.
+            self._rewrite_owed = self._rewrite_owed or count > 0
         if count or self._rewrite_owed:
             self._leave_nothing()
         return count
@@ -210,10 +212,14 @@ class SqliteStore:
 
     def _leave_nothing(self) -> None:
         self._rewrite_owed = self._journal_owed = True
-        with self._reading() as db:
-            db.execute("VACUUM")
-            self._rewrite_owed = False
-            self._journal_owed = not _emptied_journal(db, wait=self._timeout, usually=self._timeout)
+        try:
+            with self._reading() as db:
+                db.execute("VACUUM")
+                self._rewrite_owed = False
+                self._journal_owed = not _emptied_journal(db, wait=self._timeout, usually=self._timeout)
+        except BaseException:  # another thread may have said meanwhile that it is done, of what it deleted itself
+            self._rewrite_owed = self._journal_owed = True
+            raise
 
 
 def _absolute(path: str) -> str:
@@ -233,7 +239,7 @@ def _with_id(db: sqlite3.Connection, scope: Scope, record_id: int) -> list[Recor
     """The record of this id, if there is one."""
     if not 0 < record_id <= LARGEST_ID:
         return []
-    return to_records(scope, db.execute(_WITH_ID, (*_key(scope), record_id)))
+    return to_records(scope, db.execute(_WITH_ID, (*_key(scope), record_id)).fetchall())
 
 
 def _put(db: sqlite3.Connection, new: Record) -> Record:

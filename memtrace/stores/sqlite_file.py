@@ -55,7 +55,7 @@ _STEPS: Final = (
 """The statements that lead from one version of the schema to the next. The version is how many were taken."""
 
 _PAGE_SIZE: Final = 8192
-"""Bytes, of a new file: 50 facts of 8 kB are read an eighth faster than from SQLite's usual pages of 4096."""
+"""Bytes of a page in a new file: 50 facts of 8 kB are read an eighth faster than from SQLite's usual pages of 4096."""
 
 _SYNCHRONOUS: Final = {False: "NORMAL", True: "FULL"}
 """When to wait for the disk: at checkpoints, or at every commit."""

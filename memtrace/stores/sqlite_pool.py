@@ -11,14 +11,21 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from contextlib import suppress
+from typing import Final, Protocol
 
-from memtrace.errors import StoreError
+from memtrace.errors import MemtraceError, StoreError
+from memtrace.stores.places import Place, Places
+from memtrace.stores.rows import A_DAY
 
 Connect = Callable[[], sqlite3.Connection]
 Failure = Callable[[sqlite3.Error], StoreError]
+
+_A_MOMENT: Final = 0.0005
+"""Seconds between two looks whether all that is lent has come back."""
 
 
 class Connections(Protocol):
@@ -30,11 +37,14 @@ class Connections(Protocol):
     def lend(self) -> Lease:
         """A connection for one thread until the block ends."""
 
-    def take(self) -> tuple[sqlite3.Connection, int]:
-        """One that nobody else has until it is given back, and in which era it is taken."""
+    def take(self, lease: Lease) -> sqlite3.Connection:
+        """One that only this lease has, until it is given back or the lease is gone."""
 
-    def give_back(self, connection: sqlite3.Connection, era: int) -> None:
-        """End what `take` began; a transaction that is still open is rolled back."""
+    def give_back(self, lease: Lease, *, whole: bool) -> None:
+        """End what `take` began; a transaction that is still open is rolled back.
+
+        Not ``whole`` is what was interrupted, maybe in the middle of a statement.
+        """
 
     def close(self) -> None:
         """Close what is open, which ends the era; what is lent is closed as it comes back."""
@@ -43,24 +53,31 @@ class Connections(Protocol):
 class Lease:
     """A block in which one thread has a connection; a transaction that is still open at its end is rolled back.
 
+    An interrupt can come at any point, in here too, and then nothing is counted back. So what is lent is what a lease
+    holds that is still there: no number tells of it, and no lock is held from one method to another.
+
     Raises:
         StoreError: SQLite failed.
     """
 
-    __slots__ = ("_connection", "_connections", "_era")
+    __slots__ = ("__weakref__", "_connections", "connection", "era", "place")
+
+    connection: sqlite3.Connection
+    era: int
+    place: Place
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     def __enter__(self) -> sqlite3.Connection:
         try:
-            self._connection, self._era = self._connections.take()
+            return self._connections.take(self)
         except sqlite3.Error as error:
             raise self._connections.failure(error) from error
-        return self._connection
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._connections.give_back(self._connection, self._era)
+        whole = error is None or isinstance(error, sqlite3.Error | MemtraceError)
+        self._connections.give_back(self, whole=whole)
         if isinstance(error, sqlite3.Error):
             raise self._connections.failure(error) from error
 
@@ -73,10 +90,8 @@ class FileConnections:
         self._connect = connect
         self._patience = patience
         self._idle: list[sqlite3.Connection] = []
-        self._lent = 0
+        self._leases: dict[int, weakref.ref[Lease]] = {}
         self._era = 0
-        self._holding = False
-        self._changed = threading.Condition()
         weakref.finalize(self, _close_all, self._idle)
         with _forking:
             _pools.add(self)
@@ -85,63 +100,75 @@ class FileConnections:
         """See `Connections.lend`."""
         return Lease(self)
 
-    def take(self) -> tuple[sqlite3.Connection, int]:
-        """See `Connections.take`."""
-        with self._changed:
-            while self._holding:
-                self._changed.wait()
-            self._lent += 1
-            era = self._era
-            if self._idle:
-                return self._idle.pop(), era
+    def take(self, lease: Lease) -> sqlite3.Connection:
+        """See `Connections.take`; who comes while a fork is under way waits for its end."""
+        self._count(lease)
+        lease.era = self._era
         try:
-            return self._connect(), era
-        except BaseException:  # an interrupt too may not keep a fork waiting
-            self._count_back()
-            raise
+            lease.connection = self._idle.pop()
+        except IndexError:
+            lease.connection = self._opened(lease)
+        return lease.connection
 
-    def give_back(self, connection: sqlite3.Connection, era: int) -> None:
+    def give_back(self, lease: Lease, *, whole: bool) -> None:
         """See `Connections.give_back`."""
-        with self._changed:
-            try:
-                if era == self._era and not connection.in_transaction:
-                    self._idle.append(connection)
-                else:
-                    connection.close()
-            finally:
-                self._count_back()
+        connection = lease.connection
+        try:
+            if id(lease) not in self._leases:  # it was taken before a fork, and this is the child
+                _inherited.append(connection)
+            elif whole and not connection.in_transaction:
+                self._idle.append(connection)
+            else:
+                connection.close()
+            if lease.era != self._era:
+                _close_all(self._idle)
+        finally:
+            self._leases.pop(id(lease), None)
 
     def close(self) -> None:
         """See `Connections.close`."""
-        with self._changed:
-            self._era += 1
-            _close_all(self._idle)
+        closing = self.lend()  # so that no fork comes in the middle
+        self._count(closing)
+        try:
+            self._close_idle()
+        finally:
+            self._leases.pop(id(closing), None)
+
+    def lent(self) -> int:
+        """How many are lent now."""
+        return sum(lease() is not None for lease in self._leases.copy().values())
 
     def hold(self) -> None:
-        """Lend nothing until `resume`, wait for what is lent, and close it all: a fork is about to happen."""
-        with self._changed:
-            self._holding = True
-            self._changed.wait_for(lambda: self._lent == 0, self._patience)
-            self.close()
-
-    def resume(self) -> None:
-        """Lend again: the fork is over, and this is the parent."""
-        with self._changed:
-            self._holding = False
-            self._changed.notify_all()
+        """Wait for what is lent, and close it all: a fork is about to happen, and until then nothing is lent."""
+        deadline = time.monotonic() + self._patience
+        while self.lent() and time.monotonic() < deadline:
+            time.sleep(_A_MOMENT)
+        self._close_idle()
 
     def start_anew(self) -> None:
         """Forget all that was inherited: the fork is over, and this is the child."""
-        self._changed = threading.Condition()
-        self._holding = False
-        self._lent = 0
+        self._leases.clear()
         _inherited.extend(self._idle)
         self._idle.clear()
 
-    def _count_back(self) -> None:
-        with self._changed:
-            self._lent -= 1
-            self._changed.notify_all()
+    def _count(self, lease: Lease) -> None:
+        # First it is counted, then it looks; a fork first says that it comes, then counts.
+        self._leases[id(lease)] = weakref.ref(lease)
+        while _forking.locked():
+            self._leases.pop(id(lease), None)
+            with _forking:
+                self._leases[id(lease)] = weakref.ref(lease)
+
+    def _close_idle(self) -> None:
+        self._era += 1
+        _close_all(self._idle)
+
+    def _opened(self, lease: Lease) -> sqlite3.Connection:
+        try:
+            return self._connect()
+        except BaseException:
+            self._leases.pop(id(lease), None)
+            raise
 
 
 class MemoryConnection:
@@ -151,7 +178,7 @@ class MemoryConnection:
         self.failure = failure
         self._connect = connect
         self._process = os.getpid()
-        self._turn = threading.Lock()
+        self._turns = Places(1)
         self._open: list[sqlite3.Connection] = []
         weakref.finalize(self, _close_all, self._open)
 
@@ -159,65 +186,75 @@ class MemoryConnection:
         """See `Connections.lend`."""
         return Lease(self)
 
-    def take(self) -> tuple[sqlite3.Connection, int]:
+    def take(self, lease: Lease) -> sqlite3.Connection:
         """See `Connections.take`; who comes while another has it waits."""
         if os.getpid() != self._process:
             raise StoreError(":memory: lives in the process that opened it: name a file to share facts with a fork")
-        self._turn.acquire()
+        lease.place = self._turn()
         try:
             if not self._open:
                 self._open.append(self._connect())
-            return self._open[0], 0
+            lease.connection = self._open[0]
+            self._roll_back()  # what one began that was interrupted as it gave the connection back
         except BaseException:
-            self._turn.release()
+            self._turns.give_back(lease.place)
             raise
+        return lease.connection
 
-    def give_back(self, connection: sqlite3.Connection, era: int) -> None:  # noqa: ARG002  it never ends while lent
+    def give_back(self, lease: Lease, *, whole: bool) -> None:  # noqa: ARG002  there is no other to take its place
         """See `Connections.give_back`."""
         try:
-            if connection.in_transaction:
-                connection.rollback()
+            self._roll_back()
         finally:
-            self._turn.release()
+            self._turns.give_back(lease.place)
 
     def close(self) -> None:
         """See `Connections.close`; everything stored is gone."""
-        with self._turn:
+        turn = self._turn()
+        try:
             _close_all(self._open)
+        finally:
+            self._turns.give_back(turn)
+
+    def _turn(self) -> Place:
+        while True:
+            place = self._turns.take(A_DAY)
+            if place is not None:
+                return place
+
+    def _roll_back(self) -> None:
+        for connection in self._open:
+            if connection.in_transaction:
+                connection.rollback()
 
 
 _pools: weakref.WeakSet[FileConnections] = weakref.WeakSet()
-_held: list[FileConnections] = []
 _inherited: list[sqlite3.Connection] = []
-"""What a fork that skipped the hook below left in this child: not to be used, nor closed while the process runs."""
+"""What a fork that skipped the hooks below left in this child: not to be used, nor closed while the process runs."""
 _forking = threading.Lock()
+"""Locked while a fork is under way, or a pool is added."""
 
 
 def _close_all(connections: list[sqlite3.Connection]) -> None:
-    while connections:
-        connections.pop().close()
+    with suppress(IndexError):
+        while True:
+            connections.pop().close()
 
 
 def _before_fork() -> None:
-    _forking.acquire()
-    _held.extend(_pools)
-    for pool in _held:
+    for pool in list(_pools):
         pool.hold()
 
 
-def _after_fork_in_parent() -> None:
-    for pool in _held:
-        pool.resume()
-    _held.clear()
-    _forking.release()
-
-
 def _after_fork_in_child() -> None:
-    global _forking
-    _forking = threading.Lock()
-    _held.clear()
-    for pool in _pools:
+    for pool in list(_pools):
         pool.start_anew()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+# What is registered last comes first before a fork. No interrupt can come in before what the lock's own methods do.
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_forking.acquire,
+    after_in_parent=_forking.release,
+    after_in_child=_forking._at_fork_reinit,  # type: ignore[attr-defined]  # noqa: SLF001  as the standard library does
+)

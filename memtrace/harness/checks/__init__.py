@@ -1,4 +1,4 @@
-"""The checks: one pure function a rule, from a history to a judgement; one file a boundary."""
+"""The checks: one pure function a rule, from a history to a judgement; one package a boundary."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The HTTP front of the plane that scripts use: it records every request and can answer as a plane in trouble would.
 
 Behind it is the real plane. A front has a thread for each connection and hands on plain bytes, so that what a server
-framework would never do (half an answer, a million facts) is one function each, in `plane_faults`.
+framework would never do (half an answer, a million facts) is one function each, in `memtrace.harness.plane.faults`.
 """
 
 from __future__ import annotations

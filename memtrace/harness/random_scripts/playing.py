@@ -26,8 +26,8 @@ from memtrace.harness.random_scripts.lines import (
 )
 from memtrace.harness.random_scripts.transcript import Transcript
 from memtrace.harness.scenes import interleaving
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import call_tool, fails, use_tool
-from memtrace.harness.scripted_model.server import Step
 from memtrace.harness.seen.lookalikes import families
 from memtrace.harness.stage import OK, Stage, TurnResult
 from memtrace.harness.system import APPROVAL_TOOL, FORGET_TOOL, REMEMBER_TOOL

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memtrace.harness.scenes.interleaving import Line
-from memtrace.harness.scripted_model.server import Step
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.stage import Stage, TurnResult
 from memtrace.harness.system import TOOL
 from memtrace.model import Caller, ToolCall

@@ -12,7 +12,6 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -314,10 +313,11 @@ class History:
 
     def _may_have_stored(self, event: FactWritten) -> bool:
         """It ended well, or its process was killed in the middle of it."""
-        return not event.error or event.process in self._killed
+        return not event.error or event.process in self.killed
 
     @cached_property
-    def _killed(self) -> frozenset[str]:
+    def killed(self) -> frozenset[str]:
+        """The processes that were killed, and their last spans with them."""
         return frozenset(event.process for event in self.of(ProcessEnded) if event.how == "kill")
 
     @cached_property
@@ -379,17 +379,3 @@ class History:
 def positions(prompt: Prompt, canary: str) -> list[int]:
     """The indexes of the messages of a prompt that hold a canary."""
     return [index for index, message in enumerate(prompt.messages) if canary in message.text.lower()]
-
-
-FULL_EVIDENCE: ContextVar[bool] = ContextVar("full evidence", default=False)
-"""Whether evidence shows whole prompts. Off by default: a live memory holds other people's facts."""
-
-
-def excerpt(text: str, word: str, *, around: int = 80) -> str:
-    """The text around a word, at most ``around`` characters on each side, line breaks shown as such."""
-    if FULL_EVIDENCE.get():
-        return text
-    at = max(text.lower().find(word.lower()), 0)
-    start, end = max(at - around, 0), at + len(word) + around
-    piece = text[start:end].replace("\n", "⏎")
-    return ("…" if start else "") + piece + ("…" if end < len(text) else "")

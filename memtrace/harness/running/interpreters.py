@@ -87,7 +87,7 @@ class Nursery:
     """What interpreters are forked from; see `memtrace.harness.running.nursery`.
 
     Attributes:
-        modules: what it imports before it is forked.
+        modules: what it imports before its first fork.
     """
 
     def __init__(self, modules: tuple[str, ...] = ()) -> None:

@@ -1,7 +1,8 @@
 """A process that second processes are forked from, so that each need not import the harness anew.
 
-It has imported what the harness needs, and of a system's what its adapter says may be; it opens none: no file and no
-connection is theirs. A process forked from it is as a new interpreter would be, a third of a second earlier.
+It has imported what the harness needs, and the modules that a system's adapter says may be imported. It opens no
+system, so it holds no file and no connection of one. A process forked from it is as a new interpreter would be, a third
+of a second earlier.
 """
 
 from __future__ import annotations

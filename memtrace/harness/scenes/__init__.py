@@ -1,1 +1,1 @@
-"""Parts that several scripts are made of."""
+"""Parts of scripts, for boundary tests, proofs and random scripts."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memtrace.harness.running.holds import Point
-from memtrace.harness.scripted_model.server import Step
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.stage import OK, Running, Stage, TurnResult
 from memtrace.model import Caller, Outcome
 

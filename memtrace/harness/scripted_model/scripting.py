@@ -22,7 +22,7 @@ from memtrace.harness.record.recorder import Recorder
 from memtrace.harness.running import embedding
 from memtrace.harness.running.callbacks import Callbacks
 from memtrace.harness.running.holds import Holds
-from memtrace.harness.scripted_model.server import Step, chat_response, parse_chat
+from memtrace.harness.scripted_model.openai_api import Step, chat_response, parse_chat
 from memtrace.harness.scripted_model.upstream import Upstream
 from memtrace.harness.system import EMBEDDING_MODEL, MEMORY_MODEL, TOOL, ModelRequest
 from memtrace.model import Author, Message, Prompt, ToolCall
@@ -65,7 +65,10 @@ _LONGEST: Final = 100_000
 
 
 class ScriptedModel:
-    """One script's model: implements `memtrace.harness.scripted_model.calls.Script`, and the in-process callables of an `Environment`."""
+    """One script's model: the server's `memtrace.harness.scripted_model.calls.Script`, and what an `Environment` has.
+
+    ``in_process`` and ``embed_in_process`` are the latter: the same model and embedder without a wire.
+    """
 
     def __init__(
         self, recorder: Recorder, holds: Holds, callbacks: Callbacks, upstream: Upstream | None = None

@@ -18,9 +18,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from memtrace.harness.record import attribution
 from memtrace.harness.scripted_model.app import application
 from memtrace.harness.scripted_model.calls import Calls, Script, Scripts
-from memtrace.harness.scripted_model.openai_api import Step, chat_response, error_body, parse_chat
-
-__all__ = ["ModelServer", "Script", "Step", "chat_response", "error_body", "parse_chat"]
 
 _STOP_SECONDS: Final = 0.9
 """How long to wait for the server's thread; it is a daemon, so whatever still hangs then hangs nobody else."""

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from memtrace.errors import UsageError
-from memtrace.harness.scripted_model.server import Step
+from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.system import ModelRequest
 from memtrace.model import Author, Message
 

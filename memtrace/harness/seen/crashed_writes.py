@@ -6,18 +6,27 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memtrace.harness.record.events import FactsRead, FactWritten, ProcessEnded
+from memtrace.harness.record.events import FactsRead, FactWritten
 from memtrace.harness.record.history import NEVER, Call, History
 from memtrace.harness.seen.facts import listings
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A write of a caller's, and how things were from then until their next one: what listings and prompts showed."""
+    """A write of a caller's, and how things were from then until their next one: what listings and prompts showed.
+
+    Attributes:
+        write: the write.
+        listed: every listing.
+        prompts: of each turn that went well, the first prompt.
+        stored: the first listing by a system that was opened after the first of all: what is there, not what the one
+            that may have written it remembers.
+    """
 
     write: FactWritten
     listed: tuple[FactsRead, ...]
     prompts: tuple[Call, ...]
+    stored: FactsRead | None
 
     @property
     def first_listing(self) -> FactsRead | None:
@@ -64,9 +73,8 @@ class Crashed:
 
 def crashed_writes(history: History) -> Iterator[Crashed]:
     """Every add and update of a user's fact that was cut short, where a listing says what was there before."""
-    killed = {event.process for event in history.of(ProcessEnded) if event.how == "kill"}
     for write in history.of(FactWritten):
-        if write.op in ("add", "update") and write.scope == "user" and write.error and write.process in killed:
+        if write.op in ("add", "update") and write.scope == "user" and write.error and write.process in history.killed:
             earlier, later = around(history, write)
             crashed = _crashed(write, earlier, later)
             if crashed is not None:
@@ -86,14 +94,13 @@ def _stretches_of(history: History, write: FactWritten) -> list[Stretch]:
     writes = [event for event in history.of(FactWritten) if history.same(event.caller, caller)]
     reads = [read for read in listings(history) if history.same(read.caller, caller) and not read.superseded]
     turns = [turn for turn in history.turns.values() if turn.ok and history.same(turn.caller, caller) and turn.answers]
-    return [
-        Stretch(
-            one,
-            tuple(read for read in reads if one.at < read.at < end),
-            tuple(turn.answers[0] for turn in turns if one.at < turn.started < turn.ended < end),
-        )
-        for one, end in zip(writes, [*(event.at for event in writes[1:]), NEVER], strict=True)
-    ]
+    stretches: list[Stretch] = []
+    for one, end in zip(writes, [*(event.at for event in writes[1:]), NEVER], strict=True):
+        listed = tuple(read for read in reads if one.at < read.at < end)
+        prompts = tuple(turn.answers[0] for turn in turns if one.at < turn.started < turn.ended < end)
+        stored = next((read for read in listed if history.sitting(read.process, read.at) > listed[0].at), None)
+        stretches.append(Stretch(one, listed, prompts, stored))
+    return stretches
 
 
 def _crashed(write: FactWritten, earlier: Stretch | None, later: list[Stretch]) -> Crashed | None:

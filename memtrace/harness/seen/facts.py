@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from memtrace.harness.findings import Judgement, accuse, shown, violated
 from memtrace.harness.record.events import FactsRead, FactWritten, Opened
-from memtrace.harness.record.history import NEVER, Call, History, canaries_in, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import NEVER, Call, History, canaries_in
 from memtrace.model import Author, Evidence, Fact
 
 READS = ("facts", "get", "search")

@@ -14,7 +14,8 @@ from typing import Final
 
 from memtrace.harness.findings import Judgement, accuse, shown, violated
 from memtrace.harness.record.events import FactsRead, FactWritten
-from memtrace.harness.record.history import Call, History, Source, Turn, canaries_in, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import Call, History, Source, Turn, canaries_in
 from memtrace.harness.rules import RULES
 from memtrace.harness.seen.lookalikes import is_pattern, similar
 from memtrace.harness.seen.resolving import changing

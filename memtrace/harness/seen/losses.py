@@ -17,12 +17,12 @@ from typing import Any, Final
 from memtrace.harness.findings import Judgement, violated
 from memtrace.harness.record.events import Closed, FactsRead, FactWritten, Opened, TurnEnded, TurnStarted
 from memtrace.harness.record.history import CANARY, History, canaries_in
+from memtrace.harness.seen.forgotten import FORGETTING
 from memtrace.harness.seen.lookalikes import is_pattern, similar
 from memtrace.model import Caller, Evidence
 
 GENERAL: Final = "users.forget-one-leaves-others"
 """The rule that takes what no other claims."""
-FORGETTING: Final = frozenset({"forget", "erase"})
 _TURN: Final = "a turn"
 _CONVERSATION: Final = "messages"
 _OVER_ANOTHER: Final = frozenset({"forget", "erase", "update"})

@@ -1,4 +1,4 @@
-"""Which events happened at one moment, for the clock stood still."""
+"""Which events happened at one moment: the clock stood still meanwhile."""
 
 from __future__ import annotations
 

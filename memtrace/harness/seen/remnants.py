@@ -10,7 +10,8 @@ from typing import Final
 
 from memtrace.harness.findings import Judgement, accuse, shown, violated
 from memtrace.harness.record.events import FactsRead, FactWritten, Scanned
-from memtrace.harness.record.history import Call, History, canaries_in, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import Call, History, canaries_in
 from memtrace.harness.seen.facts import READS
 from memtrace.harness.seen.forgotten import Forgetting, begun, forgettings
 from memtrace.model import Caller, Evidence

@@ -12,7 +12,8 @@ from typing import Final
 
 from memtrace.harness.findings import Judgement, accuse, shown, told, violated
 from memtrace.harness.record.events import FactsRead
-from memtrace.harness.record.history import NEVER, Call, History, Source, Turn, canaries_in, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import NEVER, Call, History, Source, Turn, canaries_in
 from memtrace.harness.seen.conversation import led_to
 from memtrace.harness.system import FORGET_TOOL, REMEMBER_TOOL
 from memtrace.model import Caller, Evidence, Outcome

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from memtrace.harness.findings import Judgement, accuse, check, held, shown, untested
 from memtrace.harness.record.events import Curated, FactsRead, FactWritten, Opened
-from memtrace.harness.record.history import Call, History, canaries_in, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import Call, History, canaries_in
 from memtrace.harness.seen.conversation import EMAIL, holds
 from memtrace.model import Author, Evidence
 

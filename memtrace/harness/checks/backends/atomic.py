@@ -13,7 +13,10 @@ from memtrace.model import Evidence
 
 @check("backends.add-is-atomic")
 def add_is_atomic(history: History) -> Judgement:
-    """After a crash the facts are those before the write or those after it, and the same call made again makes it."""
+    """After a crash the facts are those before the write or those after it, and the same call made again makes it.
+
+    So each process finds, not only the one that made the call: that one may say what it remembers.
+    """
     crashes = list(crashed_writes(history))
     forgets = _forgets(history, crashes)
     unread = ""
@@ -28,10 +31,15 @@ def add_is_atomic(history: History) -> Judgement:
 
 
 def _left(crashed: Crashed) -> Judgement | None:
-    read = crashed.left.first_listing
-    if read is None or (found := Counter(read.texts)) in (crashed.old, crashed.new):
+    read, stored = crashed.left.first_listing, crashed.left.stored
+    if read is None:
         return None
-    return violated(f"a crash in an {crashed.write.op} left {_what(crashed, found)}", *_evidence(crashed, read))
+    if (found := Counter(read.texts)) not in (crashed.old, crashed.new):
+        return violated(f"a crash in an {crashed.write.op} left {_what(crashed, found)}", *_evidence(crashed, read))
+    if stored is not None and Counter(stored.texts) != found:
+        reason = f"what a crash in an {crashed.write.op} left is not what another process finds later"
+        return violated(reason, *_evidence(crashed, read, stored))
+    return None
 
 
 def _what(crashed: Crashed, found: Counter[str]) -> str:
@@ -45,13 +53,22 @@ def _what(crashed: Crashed, found: Counter[str]) -> str:
 
 
 def _made_again(crashed: Crashed) -> Judgement | None:
-    read = crashed.again.first_listing if crashed.again is not None else None
+    again = crashed.again
+    if again is None:
+        return None
+    return _not_made(crashed, again.first_listing) or _not_made(crashed, again.first_listing, again.stored)
+
+
+def _not_made(crashed: Crashed, *reads: FactsRead | None) -> Judgement | None:
+    """The last of these reads does not show the write that was made again."""
+    *before, read = reads
     if read is None or (found := Counter(read.texts)) == crashed.new:
         return None
     many = found[crashed.write.text]
     what = "is not among the facts" if not many else "is there twice" if many > 1 else "is not all there is"
-    reason = f"after a crash the same {crashed.write.op} was made again and returned, and its fact {what}"
-    return violated(reason, *_evidence(crashed, read))
+    where = " for another process" if before else ""
+    reason = f"after a crash the same {crashed.write.op} was made again and returned, and its fact {what}{where}"
+    return violated(reason, *_evidence(crashed, *before, read))
 
 
 def _shown(crashed: Crashed) -> Judgement | None:
@@ -75,15 +92,17 @@ def _shown(crashed: Crashed) -> Judgement | None:
 
 def _forgotten(crashed: Crashed) -> Judgement | None:
     stretch = crashed.forgotten
-    read = stretch.first_listing if stretch is not None and not stretch.write.error else None
-    if read is None or crashed.write.text not in read.texts:
+    if stretch is None or stretch.write.error:
         return None
-    reason = f"a fact whose {crashed.write.op} a crash had cut short was forgotten, and is still there"
-    return violated(reason, *_evidence(crashed, read))
+    for read, where in ((stretch.first_listing, ""), (stretch.stored, " for another process")):
+        if read is not None and crashed.write.text in read.texts:
+            reason = f"a fact whose {crashed.write.op} a crash had cut short was forgotten, and is still there{where}"
+            return violated(reason, *_evidence(crashed, read))
+    return None
 
 
 def _forgets(history: History, crashes: list[Crashed]) -> bool:
-    """Whether forgetting a record works where there was no crash."""
+    """Whether forgetting a record works, for the processes after it too, where there was no crash."""
     touched = [crashed.write.caller for crashed in crashes]
     writes = [write for write in history.of(FactWritten) if write.op == "forget" and write.record and not write.error]
     for write in writes:
@@ -95,8 +114,8 @@ def _forgets(history: History, crashes: list[Crashed]) -> bool:
 
 
 def _fewer(earlier: Stretch, later: Stretch) -> bool:
-    before, after = earlier.last_listing, later.first_listing
-    return before is not None and after is not None and len(after.texts) < len(before.texts)
+    before, after = earlier.last_listing, [read for read in (later.first_listing, later.stored) if read is not None]
+    return before is not None and bool(after) and all(len(read.texts) < len(before.texts) for read in after)
 
 
 def _unread(crashed: Crashed) -> str:
@@ -109,13 +128,13 @@ def _unread(crashed: Crashed) -> str:
     return ""
 
 
-def _evidence(crashed: Crashed, read: FactsRead) -> tuple[Evidence, ...]:
+def _evidence(crashed: Crashed, *reads: FactsRead | None) -> tuple[Evidence, ...]:
     write = crashed.write
     call = f"{write.op}({f'{crashed.replaced!r}, ' if crashed.replaced else ''}{write.text!r})"
     return (
         Evidence("the facts before", _lines(crashed.before.texts)),
         Evidence(f"killed in it: {write.process}", call),
-        Evidence("the facts then", _lines(read.texts)),
+        *(Evidence(f"the facts then: {read.process}", _lines(read.texts)) for read in reads if read is not None),
     )
 
 

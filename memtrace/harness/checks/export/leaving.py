@@ -11,7 +11,8 @@ from memtrace import semconv
 from memtrace.harness.checks.export.spans import foreign, memtraces
 from memtrace.harness.findings import Judgement, check, held, untested, violated
 from memtrace.harness.record.events import Exported, FactsRead, FactWritten, Opened, Printed, SpanEnded
-from memtrace.harness.record.history import History, canaries_in, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import History, canaries_in
 from memtrace.harness.seen.sweep import found_in
 from memtrace.model import Evidence
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from memtrace.harness.checks.export.spans import foreign, no_spans, sent, traced
 from memtrace.harness.findings import Judgement, check, held, undecided, untested, violated
-from memtrace.harness.record.history import History, excerpt
-from memtrace.harness.record.pairing import pairing
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import History
+from memtrace.harness.seen.pairing import pairing
 from memtrace.model import Evidence, Message, Prompt
 
 

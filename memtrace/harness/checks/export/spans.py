@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from memtrace.harness.findings import Judgement, held, untested
 from memtrace.harness.record.events import Opened, SpanEnded
-from memtrace.harness.record.history import Call, History, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import Call, History
 from memtrace.model import Evidence
 
 

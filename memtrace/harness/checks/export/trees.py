@@ -10,7 +10,7 @@ from memtrace.harness.checks.export.spans import no_spans, sent, traced
 from memtrace.harness.findings import Judgement, check, held, told, untested, violated
 from memtrace.harness.record.events import FactWritten, SpanEnded
 from memtrace.harness.record.history import Call, History, Turn
-from memtrace.harness.record.pairing import killed, pairing
+from memtrace.harness.seen.pairing import pairing
 from memtrace.model import Evidence
 
 _GO_ON = ("resume", "fork")
@@ -90,8 +90,7 @@ def one_trace_per_turn(history: History) -> Judgement:
 
 def _whole_turns(history: History) -> list[Turn]:
     """The turns whose spans have all had time to end: they ended, in a process that was not killed."""
-    lost = killed(history)
-    return [turn for turn in history.turns.values() if turn.outcome is not None and turn.process not in lost]
+    return [turn for turn in history.turns.values() if turn.outcome is not None and turn.process not in history.killed]
 
 
 def _not_one_tree(spans: list[SpanEnded]) -> str:

@@ -1,4 +1,4 @@
-"""The checks of the *plane* rules."""
+"""Checks of the *plane* boundary: what curated facts reach, and what a turn gets while they cannot be read."""
 
 from memtrace.harness.checks.plane.asking import one_warning, question_stays_home, read_only
 from memtrace.harness.checks.plane.outages import outage_serves_last, staleness_is_visible, turn_is_bounded

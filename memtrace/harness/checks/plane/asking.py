@@ -8,7 +8,8 @@ from typing import Final
 
 from memtrace.harness.findings import Judgement, check, held, untested, violated
 from memtrace.harness.record.events import Curated, PlaneAsked, PlaneHolds
-from memtrace.harness.record.history import History, canaries_in, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import History, canaries_in
 from memtrace.harness.seen.plane import Outage, agent_asked_for, asks, lines_about_it, outages
 from memtrace.model import Evidence
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memtrace.harness.findings import Judgement, check
-from memtrace.harness.record.events import FactWritten, ProcessEnded
+from memtrace.harness.record.events import FactWritten
 from memtrace.harness.record.history import History, canaries_in
 from memtrace.harness.seen.expectations import met_again
 from memtrace.harness.seen.facts import seen_facts
@@ -25,9 +25,8 @@ def facts_survive(history: History) -> Judgement:
 
 def _cut_short(history: History) -> Iterator[str]:
     """What was being stored, or said, as its process was killed."""
-    killed = {event.process for event in history.of(ProcessEnded) if event.how == "kill"}
     for event in history.of(FactWritten):
-        if event.op in ("add", "update") and event.error and event.process in killed:
+        if event.op in ("add", "update") and event.error and event.process in history.killed:
             yield event.text
     for turn in history.turns.values():
         if turn.outcome is Outcome.KILLED:

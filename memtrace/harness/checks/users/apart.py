@@ -13,7 +13,8 @@ from memtrace.harness.checks.users.controls import (
 )
 from memtrace.harness.findings import Judgement, check, held, told, undecided, untested, violated
 from memtrace.harness.record.events import Opened
-from memtrace.harness.record.history import Call, History, Turn, canaries_in, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import Call, History, Turn, canaries_in
 from memtrace.harness.seen.conversation import led_to
 from memtrace.harness.seen.expectations import met
 from memtrace.harness.seen.leaks import accuse_leaks, beside_another, blamed

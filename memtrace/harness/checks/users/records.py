@@ -9,8 +9,9 @@ from memtrace.harness.checks.users.controls import recalled, shown_again
 from memtrace.harness.findings import Judgement, check, held, undecided, untested, violated
 from memtrace.harness.record.events import FactsRead, FactWritten
 from memtrace.harness.record.history import History, canaries_in
+from memtrace.harness.seen.forgotten import FORGETTING
 from memtrace.harness.seen.leaks import accuse_leaks, blamed
-from memtrace.harness.seen.losses import FORGETTING, Comparison, comparisons, lost
+from memtrace.harness.seen.losses import Comparison, comparisons, lost
 from memtrace.harness.seen.sightings import Sighting, sightings
 from memtrace.model import Caller, Evidence
 

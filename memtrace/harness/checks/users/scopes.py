@@ -10,7 +10,8 @@ from urllib.parse import quote
 from memtrace.harness.checks.users.controls import people, recalled
 from memtrace.harness.findings import Judgement, accuse, check, held, untested
 from memtrace.harness.record.events import FactsRead, FactWritten
-from memtrace.harness.record.history import Call, History, Source, excerpt
+from memtrace.harness.record.excerpts import excerpt
+from memtrace.harness.record.history import Call, History, Source
 from memtrace.harness.seen.leaks import accuse_leaks, blamed
 from memtrace.harness.seen.losses import lost
 from memtrace.harness.seen.sightings import sightings

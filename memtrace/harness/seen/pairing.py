@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from memtrace.harness.record.events import ProcessEnded, SpanEnded
+from memtrace.harness.record.events import SpanEnded
 from memtrace.harness.record.history import Call, History
 
 
@@ -24,9 +24,8 @@ class Pairing:
 
 def pairing(history: History) -> Pairing:
     """Pair a history's model calls with its model calls' spans."""
-    lost = killed(history)
-    calls = [call for call in history.calls if _process(call) not in lost and _answered(history, call)]
-    spans = [span for span in history.spans if span.prompt is not None and span.process not in lost]
+    calls = [call for call in history.calls if _process(call) not in history.killed and _answered(history, call)]
+    spans = [span for span in history.spans if span.prompt is not None and span.process not in history.killed]
     by_id = {span.span: span for span in history.spans}
     taken: dict[str, Call] = {}
     pairs: list[tuple[Call, SpanEnded]] = []
@@ -47,11 +46,6 @@ def pairing(history: History) -> Pairing:
         tuple(call for call in calls if call.id not in paired),
         tuple(span for span in spans if span.span not in taken),
     )
-
-
-def killed(history: History) -> set[str]:
-    """The processes that were killed, and their last spans with them."""
-    return {event.process for event in history.of(ProcessEnded) if event.how == "kill"}
 
 
 def _process(call: Call) -> str:

@@ -14,7 +14,9 @@ from memtrace.harness.scenes.interrupted import Found, Write, interrupted
 from memtrace.harness.scenes.lifecycle import ALONE, ASKS, LIFECYCLE, expect_known
 from memtrace.harness.scenes.store_faults import faulty_store
 from memtrace.harness.scenes.timing import timing
+from memtrace.harness.scenes.twin_store import demand_taken
 from memtrace.harness.stage import Stage
+from memtrace.harness.system import SQLITE_URL
 from memtrace.model import Caller, Outcome
 
 SOON: Final = {**ALONE, "store_timeout": 0.5}
@@ -84,11 +86,9 @@ def test_the_newest_facts_take_no_longer_to_read_where_there_are_many(stage: Sta
 def test_the_same_calls_give_the_same_on_this_store_and_on_a_fresh_one(stage: Stage) -> None:
     names = [f"{stage.canary()}{odd}" for odd in ODD]
     texts = _texts()
-    home = stage.environment().store_url
-    for title, url in (
-        ("this store", home),
-        ("a fresh SQLite file", f"sqlite:///{stage.directory / 'twin.db'}"),
-    ):
+    home, twin = stage.environment().store_url, f"{SQLITE_URL}{stage.directory / 'twin.db'}"
+    demand_taken(stage, f"{SQLITE_URL}{stage.directory / 'first.db'}")
+    for title, url in (("this store", home), ("a fresh SQLite file", twin)):
         stage.reopen_at(url)
         stage.note("store", title)
         _ask_all(stage, [f"{title[0]}{name}" for name in names], texts)

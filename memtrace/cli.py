@@ -152,7 +152,8 @@ def _check(options: argparse.Namespace) -> int:
     _need("suite")
     from memtrace.harness.rules import as_glob
 
-    command = ["-q", "--no-header", "--show-capture=no", *_OF_THE_SUITE, "--pyargs", "boundary_tests"]
+    command = ["-q", "--no-header", "--show-capture=no", *_OF_THE_SUITE, "--memtrace-check"]
+    command += ["--pyargs", "boundary_tests"]
     command += ["--memory", options.memory, *(word for rule in options.rule for word in ("--rule", as_glob(rule)))]
     command += _given(
         store=options.store, scripts=options.scripts, history=options.history, ledger_json=options.json, junitxml=options.junit,
@@ -219,6 +220,7 @@ def _adapter_command(parser: argparse.ArgumentParser) -> None:
         "action", choices=["check", "capabilities"], help="validate an adapter, or list what it may claim"
     )
     parser.add_argument("memory", nargs="?", help="a known name, or package.module:factory")
+    parser.add_argument("--store", default="", metavar="STORES", help="what it is opened on, as for memtrace check")
     parser.set_defaults(run=_adapter)
 
 
@@ -231,7 +233,7 @@ def _adapter(options: argparse.Namespace) -> int:
         return 0
     if not options.memory:
         raise UsageError("adapter check: name a memory, such as memory_under_test:make (memtrace init writes one)")
-    vetted = vet(options.memory)
+    vetted = vet(options.memory, options.store)
     print("\n".join(vetted.lines))
     return 0 if vetted.fit else MISUSE
 
@@ -312,7 +314,7 @@ def _learn(options: argparse.Namespace) -> int:
 
 def _services_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["up"], help="start them, print their URLs, and hold them until Ctrl-C")
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help="postgres, redis (default: both)")
+    parser.add_argument("kinds", nargs="*", default=(), metavar="KIND", help="postgres, redis (default: both)")
     parser.add_argument("--durable", action="store_true", help="let them wait for the disk at each write")
     parser.set_defaults(run=_services_up)
 

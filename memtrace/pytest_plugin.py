@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import inspect
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -26,6 +27,7 @@ _SUITES: pytest.StashKey[dict[str, Suite]] = pytest.StashKey()
 _STORE = "memtrace_store"
 _PROPERTY = "memtrace"
 _SYSTEM = "memtrace-system"
+_LEFT = "memtrace-left"
 _REPORTER = "memtrace-reporter"
 _STDERR = 2
 _NO_COUNT = -2
@@ -39,6 +41,7 @@ _LAST_SECONDS = 2
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options; ``--memory`` has an ini value too, and wins over it."""
     group = parser.getgroup("memtrace", "boundary tests of an agent's memory")
+    group.addoption("--memtrace-check", action="store_true", help=argparse.SUPPRESS)
     group.addoption("--memory", help="the system under test: a known name, or package.module:factory")
     group.addoption(
         "--store", metavar="STORES", help="what scripts run on, with commas between: sqlite, postgres, redis (a server"
@@ -72,7 +75,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "rule(*ids, needs, options): a script of these boundary rules")
     config.addinivalue_line("markers", "invariants: a test that plays scripts of its own, judged by every invariant")
     if words := config.getoption("store"):
-        _store_names(words)
+        try:
+            _store_names(words)
+        except pytest.UsageError as error:
+            raise _misuse(config, str(error)) from None
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Reporter(config), _REPORTER)
 
@@ -126,8 +132,8 @@ def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
     from memtrace.harness.session import make_suite
 
     suites = config.stash[_SUITES] = {}
-    _try_to_write(config)
     try:
+        _try_to_write(config)
         if directory := config.getoption("history"):
             prepare(Path(directory))
         words = config.getoption("store") or ""
@@ -154,7 +160,17 @@ def _open_suites(config: pytest.Config, chosen: set[str]) -> None:
         _try_to_read(config.getoption("script"))
     except MemtraceError as error:
         config.option.verbose = min(config.option.verbose, _NO_COUNT)
-        raise pytest.UsageError(str(error)) from None
+        raise _misuse(config, str(error)) from None
+
+
+def _misuse(config: pytest.Config, line: str) -> pytest.UsageError:
+    """What ends a session before it begins; where `memtrace check` runs it, told as that tells everything."""
+    if not config.getoption("memtrace_check"):
+        return pytest.UsageError(line)
+    if reporter := config.pluginmanager.get_plugin("terminalreporter"):
+        config.pluginmanager.unregister(reporter)  # it has nothing to report, in an empty line
+    print(f"memtrace: {line}", file=sys.stderr)
+    return pytest.UsageError()
 
 
 def _close_suite(suite: Suite) -> None:
@@ -174,13 +190,16 @@ def _try_to_read(code: str | None) -> None:
 
 def _try_to_write(config: pytest.Config) -> None:
     """Find out before anything runs, rather than when all has run, that a ledger cannot be written."""
+    from memtrace.errors import UsageError
+
     for option in ("ledger_json", "ledger_markdown"):
         if name := config.getoption(option):
             try:
                 Path(name).parent.mkdir(parents=True, exist_ok=True)
                 Path(name).open("a").close()
             except OSError as error:
-                raise pytest.UsageError(f"--{option.replace('_', '-')} {name}: {error.strerror}") from None
+                word = option.removeprefix("ledger_") if config.getoption("memtrace_check") else option
+                raise UsageError(f"--{word.replace('_', '-')} {name}: {error.strerror}") from None
 
 
 def _known(config: pytest.Config) -> dict[str, str]:
@@ -220,9 +239,11 @@ def memtrace_findings(request: pytest.FixtureRequest, memtrace_suite: Suite) -> 
 
 def _report(item: pytest.Item, suite: Suite, entries: Sequence[Entry]) -> None:
     """Findings travel with the test's report, also from an xdist worker."""
+    from memtrace.harness.verdicts.left import dump_left
     from memtrace.harness.verdicts.reporting import dump_entries
 
     item.user_properties.append((_PROPERTY, dump_entries(entries)))
+    item.user_properties.append((_LEFT, dump_left(suite.take_left())))
     notes = [note for note in (suite.note, suite.elsewhere) if note]
     item.user_properties.append((_SYSTEM, "\n".join([suite.memory, suite.version, *notes])))
 
@@ -297,6 +318,7 @@ class _Reporter:
         if not texts:
             return
         from memtrace.harness.verdicts.ledger import Ledger
+        from memtrace.harness.verdicts.left import load_left
         from memtrace.harness.verdicts.reporting import load_entries
 
         system, version, *notes = str(dict(report.user_properties)[_SYSTEM]).split("\n")
@@ -308,6 +330,8 @@ class _Reporter:
         self._ledger.notes.update(dict.fromkeys(notes))
         for text in texts:
             self._ledger.add(load_entries(str(text)))
+        for text in (value for name, value in report.user_properties if name == _LEFT):
+            self._ledger.left += load_left(str(text))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Print the ledger, or that there is none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from memtrace.errors import MemtraceError, UsageError
+from memtrace.harness.record.listening import silence_logs
 from memtrace.harness.running.tested_store import TestedStore, stores_named
 from memtrace.harness.scripted_model.upstream import Upstream
 from memtrace.harness.session import Suite, make_suite
@@ -22,6 +22,7 @@ from memtrace.harness.verdicts.ledger import (
     EXIT_UNDECIDED,
     EXIT_VIOLATED,
 )
+from memtrace.harness.verdicts.left import told
 from memtrace.model import Verdict
 from proofs.act import Proof, Result, run, verdict_of, worst
 from proofs.private import write_private
@@ -32,7 +33,7 @@ from proofs.proof_4_processes import PROOF as PROCESSES
 from proofs.proof_5_backends import PROOF as BACKENDS
 from proofs.proof_6_plane import PROOF as PLANE
 from proofs.report import as_json, printed, replay, summed_up
-from proofs.stores import run_on_each
+from proofs.stores import open_named, run_on_each
 
 PROOFS: Final = (TURNS, USERS, AUTHORS, PROCESSES, BACKENDS, PLANE)
 _EXIT: Final = {
@@ -76,6 +77,8 @@ def _run(options: argparse.Namespace) -> int:
         results = _results(chosen, options)
     if options.json:
         write_private(options.json, as_json(options.memory, results))
+    if left := told(one for acts in results.values() for result in acts for one in result.left):
+        print(left)
     print(", ".join(summed_up(proof, acts) for proof, acts in results.items()))
     return _EXIT.get(worst(verdict_of(acts) for acts in results.values()), EXIT_HELD)
 
@@ -88,6 +91,8 @@ def _results(chosen: Sequence[Proof], options: argparse.Namespace) -> dict[Proof
     results = {}
     with ExitStack() as stack:
         upstream = stack.enter_context(closing(Upstream(options.model_url, options.model))) if options.model else None
+        if any(proof.stores for proof in chosen):
+            open_named(options.memory, stores_named(options.store))
         alone = any(not proof.stores for proof in chosen)
         suite = stack.enter_context(_on_one_store(options, upstream)) if alone else None
         for proof in chosen:
@@ -135,5 +140,5 @@ def _text(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    logging.getLogger("memtrace").setLevel(logging.ERROR)  # what a memory warns of here was asked for
+    silence_logs()  # what a memory warns of here was asked for, and is in the history
     sys.exit(main())

@@ -11,6 +11,7 @@ from memtrace.harness.record.history import History
 from memtrace.harness.session import Script, Suite, make_suite
 from memtrace.harness.stage import Stage
 from memtrace.harness.verdicts.judging import judge
+from memtrace.harness.verdicts.left import Left
 from memtrace.model import Finding, Verdict
 
 Show = Callable[[History], list[str]]
@@ -68,6 +69,7 @@ class Result:
         counter: what it found on the memory that breaks the claim.
         store: what it was run on, in a proof of several stores.
         missing: why it could not be run there.
+        left: what it wrote to a store of the adopter's and could not be removed.
     """
 
     act: Act
@@ -76,6 +78,7 @@ class Result:
     counter: Finding | None = None
     store: str = ""
     missing: str = ""
+    left: tuple[Left, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -94,7 +97,7 @@ def worst(verdicts: Iterator[Verdict]) -> Verdict:
 def run(act: Act, suite: Suite, *, store: str = "", counter: bool = True) -> Result:
     """Run an act on a memory, and again on the one that breaks its claim."""
     findings, history = _judged(act, suite)
-    return Result(act, findings, history, _countered(act) if counter else None, store)
+    return Result(act, findings, history, _countered(act) if counter else None, store, left=tuple(suite.take_left()))
 
 
 def _countered(act: Act) -> Finding:

@@ -27,7 +27,7 @@ def run_on_each(
     """Run a proof on each store that can be had and that the memory takes; on its own where it takes none.
 
     Raises:
-        AdapterError: the memory cannot be opened on the first of the stores that can be had.
+        AdapterError: the memory cannot be opened on the first of the stores that can be had, or on one named by URL.
     """
     results: list[Result] = []
     for store in stores:
@@ -36,8 +36,20 @@ def run_on_each(
     return results
 
 
+def open_named(memory: str, stores: Sequence[TestedStore]) -> None:
+    """Open the memory on each store that a URL names, before anything is played: whoever named one wants it.
+
+    Raises:
+        MemtraceError: one cannot be reached, or the memory does not take it.
+    """
+    for store in stores:
+        if store.url:
+            with make_suite(memory, store=store) as suite:
+                suite.open()
+
+
 def _run_on(suite: Suite, proof: Proof, *, first: bool) -> list[Result]:
-    home, why = _try_store(suite, must_open=first)
+    home, why = _try_store(suite, must_open=first or bool(suite.store.url))
     match home:
         case Home.GIVEN:
             return [run(act, suite, store=suite.store.name, counter=first) for act in proof.acts]

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,33 @@ ROOT = Path(__file__).parent.parent
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def _run(*words: str) -> str:
-    command = [sys.executable, "-m", *words]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+_WITHOUT = """
+import importlib.metadata, importlib.util, runpy, sys
+find, version = importlib.util.find_spec, importlib.metadata.version
+_, without, module, *words = sys.argv
+for name in filter(None, without.split(",")):
+    sys.modules[name] = None
+def find_spec(name, package=None):
+    return None if sys.modules.get(name, name) is None else find(name, package)
+def version_of(name):
+    if sys.modules.get(name, name) is None:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return version(name)
+importlib.util.find_spec, importlib.metadata.version = find_spec, version_of
+sys.argv = [module, *words]
+sys.path.insert(0, "")
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+"""Runs a module as if others were not installed."""
+
+
+def _ended(module: str, *words: str, without: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _WITHOUT, ",".join(without), module, *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def _run(module: str, *words: str, without: Sequence[str] = ()) -> str:
+    ended = _ended(module, *words, without=without)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -62,20 +87,100 @@ def test_every_backend_that_is_there_is_read_in_all_ways_and_operated_on(measure
             assert (backend, "memtrace", operation, plan["operated"][0], plan["sizes"][0]) in found
 
 
-def test_each_ratio_is_printed_with_its_target_and_a_verdict(measured: tuple[Path, str]) -> None:
+def test_a_quick_run_prints_its_ratios_and_judges_none(measured: tuple[Path, str]) -> None:
     folder, printed = measured
     ratios = json.loads((folder / "latency.json").read_text())["ratios"]
-    lines = [line for line in printed.splitlines() if "<=" in line or ">=" in line]
     assert ratios
-    assert len(lines) == len(ratios)
-    for line, each in zip(lines, ratios, strict=True):
-        assert line.startswith(each["name"])
-        assert each["ratio"]["low"] <= each["ratio"]["high"]
-        within = (
-            each["ratio"]["value"] >= each["target"] if each["at_least"] else each["ratio"]["value"] <= each["target"]
-        )
-        assert each["met"] is within
-        assert (" met" if within else " missed") in line
+    for each in ratios:
+        found = f"{each['ratio']['value']:.2f} {each['ratio']['low']:.2f} to {each['ratio']['high']:.2f}"
+        wanted = f"{each['name']} {each['backend']} {each['count']:,} {each['size']:,} {found}"
+        assert wanted in [" ".join(line.split()) for line in printed.splitlines()]
+        assert {"met", "certain"}.isdisjoint(each)
+    assert not any(word in printed for word in ("<=", ">=", " met", "missed"))
+    assert "not judged: " in printed
+
+
+@pytest.mark.parametrize(
+    ("at_least", "ratio", "said"),
+    [
+        (False, (1.05, 1.04, 1.06), "<= 1.1 met"),
+        (False, (1.05, 1.01, 1.12), "<= 1.1 met, the interval reaches across"),
+        (False, (1.20, 1.15, 1.25), "<= 1.1 missed"),
+        (True, (1.20, 1.15, 1.25), ">= 1.1 met"),
+        (True, (1.05, 1.01, 1.12), ">= 1.1 missed, the interval reaches across"),
+    ],
+)
+def test_a_full_run_prints_each_ratio_with_its_target_and_a_verdict(
+    at_least: bool, ratio: tuple[float, float, float], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    from benchmarks.stores.measure import Ratio
+    from benchmarks.stores.report import table
+    from benchmarks.stores.run import Plan, Results
+    from benchmarks.stores.targets import Judged
+
+    machine = {"date": "today", "processor": "one", "cores": 2, "python": "3", "backends": {}}
+    found = Judged("500 facts / 50 facts", "sqlite", 500, 100, Ratio(*ratio), 1.1, at_least)
+    _, heading, line, *more = table(Results(machine, Plan(), {}), [found])
+    assert heading.endswith("target")
+    assert line.endswith(f"  {said}")
+    assert not more
+
+
+def test_a_ratio_is_read_as_met_or_missed_also_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    from benchmarks.stores.measure import Ratio
+    from benchmarks.stores.report import write
+    from benchmarks.stores.run import Plan, Results
+    from benchmarks.stores.targets import Judged
+
+    found = Judged("500 facts / 50 facts", "sqlite", 500, 100, Ratio(1.05, 1.01, 1.12), 1.1)
+    write(Results({}, Plan(), {}), [found], tmp_path)
+    [read] = json.loads((tmp_path / "latency.json").read_text())["ratios"]
+    assert (read["met"], read["certain"]) == (True, False)
+
+
+def test_what_is_not_installed_is_left_out_and_told_once(tmp_path: Path) -> None:
+    printed = _run("benchmarks.stores", "--quick", "--out", str(tmp_path), without=("fastaiagent", "psycopg"))
+    assert [line for line in printed.splitlines() if line.startswith("left out")][-2:] == [
+        "left out: postgres: psycopg is not installed: pip install -e '.[postgres]' in the clone",
+        "left out: fastaiagent, and the ratios to it: it is not installed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "without", "told"),
+    [
+        ("stores --quick --out {}/here", "numpy", "numpy is not installed: pip install -e '.[suite]' in the clone"),
+        (
+            "stores --quick --backend postgres --out {}/here", "psycopg",
+            "nothing to measure: postgres: psycopg is not installed: pip install -e '.[postgres]' in the clone",
+        ),
+        (
+            "stores --quick --out {}/file/below", "",
+            "--out {}/file/below cannot be written to (Not a directory): name a folder that you may write to",
+        ),
+        ("plot {}", "matplotlib", "matplotlib is not installed: pip install -e '.[plots]' in the clone"),
+        (
+            "plot {}/nowhere", "",
+            (
+                "{0}/nowhere/latency.json cannot be read (No such file or directory):"
+                " write it with python -m benchmarks.stores --out {0}/nowhere"
+            ),
+        ),
+        (
+            "plot {}", "",
+            "{0}/latency.json is not what a run writes: write it anew with python -m benchmarks.stores --out {0}",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_told_in_a_line(words: str, without: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "latency.json").write_text("{}")
+    benchmark, *arguments = words.format(tmp_path).split()
+    ended = _ended(f"benchmarks.{benchmark}", *arguments, without=(without,))
+    assert (ended.returncode, ended.stdout) == (4, "")
+    assert ended.stderr == f"benchmarks.{benchmark}: {told.format(tmp_path)}\n"
 
 
 def test_the_plots_are_drawn_of_what_was_measured(measured: tuple[Path, str]) -> None:
@@ -89,6 +194,37 @@ def test_the_plots_are_drawn_of_what_was_measured(measured: tuple[Path, str]) ->
     words = {text.text for text in ET.parse(folder / "latency.svg").iter(f"{SVG}text")}
     assert {f"{count:,}" for count in whole["plan"]["counts"]} <= words
     assert {"memtrace", "bare statement", "round trip"} <= words
+
+
+@pytest.mark.parametrize("counts", [(50,), (50, 200), (50, 500, 5_000, 100_000)])
+@pytest.mark.parametrize("sizes", [(100,), (100, 8_000)])
+def test_titles_labels_and_markers_are_within_the_figure(
+    counts: Sequence[int], sizes: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    from benchmarks.plot.figures import FIGURES, SETTINGS, Found, mpl, plt
+
+    times = {"p5_us": 90.0, "p50_us": 100.0, "p95_us": 110.0}
+    names = [("newest 50", size) for size in sizes] + [("forget", sizes[0])]
+    series = [
+        {"backend": backend, "side": "memtrace", "operation": name, "count": count, "size": size, **times}
+        for backend in ("sqlite", "redis")
+        for name, size in names
+        for count in counts
+    ]
+    found = Found({"machine": {"cores": 2, "date": "2026-11-30"}, "series": series})
+    for figure_of in FIGURES.values():
+        with mpl.rc_context(SETTINGS):
+            figure = figure_of(found)
+            figure.canvas.draw()
+        for text in [figure._suptitle, *(text for place in figure.axes for text in place.texts)]:
+            box = text.get_window_extent()
+            assert 0 <= box.x0 < box.x1 <= figure.bbox.width, text.get_text()
+        for place in figure.axes:
+            radius = 4.5 / 72 * figure.dpi / 2
+            ends = [place.transData.transform((count, 100.0))[0] for count in (counts[0], counts[-1])]
+            assert place.bbox.x0 + radius <= ends[0] <= ends[1] <= place.bbox.x1 - radius
+        plt.close(figure)
 
 
 def test_a_ratio_and_its_interval_are_of_medians_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from memtrace.reference import Memory, PastTurn, TurnLog
 NAME_ONE = "name a memory, such as memory_under_test:make (memtrace init writes one)"
 ADAPTERS = """
 from memtrace.broken.tiny import TinyMemory as Good
+from memtrace.errors import UsageError
 from memtrace.broken.users import NamesTheUser as Wrong
 
 class Boasting(Good):
@@ -34,6 +35,17 @@ class Modest(Good):
 
 def raising(env):
     raise RuntimeError("no database here")
+
+def telling(env):
+    raise UsageError("the shop\\nis closed")
+
+def refusing_sqlite(env):
+    if env.store_url.startswith("sqlite:"):
+        raise RuntimeError(f"no driver for {env.store_url}")
+    return Good(env)
+
+def refusing(env):
+    raise RuntimeError(f"no driver for {env.store_url}")
 
 def at_length(env):
     raise RuntimeError("no database here\\nnor there")
@@ -177,23 +189,26 @@ def test_a_boundary_is_a_selection(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "line"),
     [
-        (["check", "nosuch"], 4, "--memory 'nosuch' is unknown: give one of fastaiagent"),
+        (["check", "nosuch"], 4, "memtrace: memory 'nosuch' is unknown: give one of fastaiagent"),
         (["check", "adapters"], 4, "or package.module:factory; did you mean adapters:make, or what its factory"),
         (["check", "./adapters.py"], 4, "; did you mean adapters:make, or what its factory"),
         (["check", "adapters:raising"], 4, "the factory raised RuntimeError: no database here"),
         (["check", "adapters:Good", "--rule", "users.nosuch"], 4, "there is no rule 'users.nosuch'"),
+        (["check", "adapters:Good", "--store", "oracle"], 4, "--store 'oracle' is neither a store's URL nor one of"),
+        (["check", "adapters:telling"], 4, "memtrace: the shop is closed"),
+        (["check", "adapters:Good", "--json", "adapters.py/x"], 4, "memtrace: --json adapters.py/x: File exists"),
+        (["prove", "1", "--memory", "adapters:telling"], 4, "memtrace: the shop is closed"),
         (["prove", "9"], 4, "there is no proof 9"),
-        (["prove", "--memory", "nosuch"], 4, "--memory 'nosuch' is unknown"),
+        (["prove", "--memory", "nosuch"], 4, "memtrace: memory 'nosuch' is unknown"),
         (["power", "nosuch"], 4, "there is no rule 'nosuch'"),
     ],
 )
 def test_what_cannot_be_run_is_one_line(here: Path, arguments: list[str], status: int, line: str) -> None:
     done = memtrace(*arguments, cwd=here)
-    assert done.returncode == status
-    [printed] = filter(None, done.stderr.splitlines())
+    assert (done.returncode, done.stdout) == (status, "")
+    [printed] = done.stderr.splitlines()
+    assert printed.startswith("memtrace: ")
     assert line in printed
-    assert "Traceback" not in done.stdout
-    assert "no tests ran" not in done.stdout
 
 
 def test_a_check_that_is_interrupted_says_so_by_its_status(here: Path) -> None:
@@ -380,6 +395,38 @@ def test_what_an_adapter_could_claim_is_said(here: Path, capsys: pytest.CaptureF
     assert "not exercised for want of: " in printed
 
 
+def test_an_adapter_is_checked_on_the_stores_that_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check = ["adapter", "check", "adapters:refusing_sqlite"]
+    assert cli.main(check) == 4
+    assert "  - the factory raised RuntimeError: no driver for sqlite:///" in capsys.readouterr().out
+    assert cli.main([*check, "--store", "nosuch://ann:hunter2@h/d,other://h"]) == 0
+    printed = capsys.readouterr().out
+    assert "adapters:refusing_sqlite can be judged on nosuch://ann:***@h/d\n" in printed
+    assert "adapters:refusing_sqlite can be judged on other://h\n" in printed
+    assert "hunter2" not in printed
+
+
+def test_what_is_wrong_on_a_store_of_the_adopters_names_it_without_its_password(here: Path) -> None:
+    url = "nosuch://ann:hunter2@h/d"
+    line = "the factory raised RuntimeError: no driver for nosuch://ann:***@h/d"
+    checked = memtrace("check", "adapters:refusing", "--store", url, cwd=here)
+    proved = memtrace("prove", "5", "--memory", "adapters:refusing", "--store", f"sqlite,{url}", cwd=here)
+    for done in (checked, proved):
+        assert (done.returncode, done.stdout, done.stderr) == (4, "", f"memtrace: {line}\n")
+    told = memtrace("check", "adapters:telling", "--store", url, cwd=here)
+    assert told.stderr == "memtrace: --store nosuch://ann:***@h/d: the shop is closed\n"
+
+
+def test_no_option_is_named_that_was_not_given(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["adapter", "check", "nosuch:X"]) == 4
+    assert one_line(capsys) == "memtrace: memory 'nosuch:X': cannot import 'nosuch': No module named 'nosuch'"
+
+
+def test_services_wants_no_kind(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["services"]) == 4
+    assert one_line(capsys) == "memtrace: the following arguments are required: action (see memtrace services --help)"
+
+
 def test_what_init_writes_passes_as_it_stands(here: Path) -> None:
     assert memtrace("init", cwd=here).returncode == 0
     assert (here / ".github" / "workflows" / "memory.yml").is_file()
@@ -451,6 +498,7 @@ def test_learn_leaves_a_turn_that_failed_for_the_next_time(past: Path, capsys: p
         (["--scope", "user", "--allow-personal"], "name whose facts they become"),
         (["--turns", "typo.db"], "--turns typo.db: there is no such file"),
         (["--store", "typo.db"], "--store typo.db: there is no such file"),
+        (["--store", "postgresql://me:secret@h/db"], "--store postgresql://me:***@h/db: there is no such file"),
         (["--window", "-1"], "--window -1: give a number of hours above 0"),
         (["--window", "nan"], "--window nan: give a number of hours above 0"),
     ],

@@ -123,7 +123,7 @@ def test_a_system_without_the_capability_exercises_nothing(suite: pytest.Pyteste
     ("memory", "line"),
     [
         (None, "no memory was named.*"),
-        ("nosuch", "--memory 'nosuch' is unknown: give one of *"),
+        ("nosuch", "memory 'nosuch' is unknown: give one of *"),
         ("memories:nosuch", "*has no callable 'nosuch'"),
         ("memories:raising", "the factory raised RuntimeError: no database here"),
         ("memories:Boasting", "*claims 'handoff' but has no method 'handoff'*"),

@@ -186,6 +186,18 @@ class TestRefusals:
         with pytest.raises(StoreError, match="cannot be reached: check the host"):
             PostgresStore("postgresql://me@nowhere.invalid/db")
 
+    @pytest.mark.parametrize(
+        ("option", "said"),
+        [
+            ("sslmode=bogus", r"a value that libpq does not know: correct it \(invalid sslmode value: \"bogus\"\)"),
+            ("target_session_attrs=x", "a value that libpq does not know: correct it"),
+            ("sslmode=require", "does not speak TLS, which sslmode asks for"),
+        ],
+    )
+    def test_an_option_that_cannot_be_kept(self, postgres_url, option, said):
+        with pytest.raises(StoreError, match=said):
+            PostgresStore(f"{postgres_url}{'&' if '?' in postgres_url else '?'}{option}")
+
     def test_a_database_that_is_not_there(self, postgres_url):
         with pytest.raises(StoreError, match="no such database: create it"):
             PostgresStore(urlunsplit(urlsplit(postgres_url)._replace(path="/no_such_database")))

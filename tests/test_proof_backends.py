@@ -119,13 +119,27 @@ def picky(env: Environment) -> TinySqlite:
     return TinySqlite(env)
 
 
+@pytest.mark.usefixtures("redis_server")
 def test_a_store_that_a_memory_cannot_open_is_not_exercised_but_for_the_first() -> None:
-    other = TestedStore("two", "nosuch://here")
-    results = run_on_each(UNTIMED, f"{__name__}:picky", stores=[*made_of("one"), other])
-    assert verdicts(results) == {"one": Verdict.HELD, "two": Verdict.NOT_EXERCISED}
-    assert "no driver for nosuch://here" in results[-1].missing
-    with pytest.raises(AdapterError, match="no driver for nosuch://here"):
-        run_on_each(UNTIMED, f"{__name__}:picky", stores=[other])
+    results = run_on_each(UNTIMED, f"{__name__}:picky", stores=[*made_of("one"), TestedStore("redis")])
+    assert verdicts(results) == {"one": Verdict.HELD, "redis": Verdict.NOT_EXERCISED}
+    assert "no driver for redis://" in results[-1].missing
+    with pytest.raises(AdapterError, match="no driver for redis://"):
+        run_on_each(UNTIMED, f"{__name__}:picky", stores=[TestedStore("redis")])
+
+
+@pytest.mark.parametrize("url", ["nosuch://ann:hunter2@h/d", "redis://ann:hunter2@127.0.0.1:1/0"])
+def test_a_store_that_was_named_and_cannot_be_had_is_misuse_before_anything_is_played(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    monkeypatch.setattr(command, "PROOFS", (UNTIMED,))
+    monkeypatch.setattr(command, "run_on_each", lambda *_, **__: pytest.fail("something was played"))
+    assert command.main(["5", "--memory", f"{__name__}:picky", "--store", f"sqlite,{url}"]) == 4
+    printed = capsys.readouterr()
+    [line] = printed.err.splitlines()
+    assert printed.out == ""
+    assert url.replace("hunter2", "***") in line
+    assert "hunter2" not in line
 
 
 def judged(store: str, verdict: Verdict, reason: str = "") -> Result:

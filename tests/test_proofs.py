@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,7 +107,7 @@ def test_a_real_model_may_answer(tmp_path: Path) -> None:
     ("arguments", "line"),
     [
         (["9"], "there is no proof 9; there are 1, 2, 3, 4"),
-        (["--memory", "nosuch"], "--memory 'nosuch' is unknown"),
+        (["--memory", "nosuch"], "memory 'nosuch' is unknown"),
         (["--replay", "/nosuch/file"], "/nosuch/file: "),
         (["--model", "gpt"], "--model-url and --model go together"),
         (["1", "--memory", TINY, "--json", "/nosuch/file"], "/nosuch/file cannot be written"),
@@ -118,3 +120,9 @@ def test_misuse_is_one_clear_line_and_exit_4(
     printed = capsys.readouterr().err.splitlines()
     assert len(printed) == 1
     assert printed[0].startswith(f"memtrace: {line}")
+
+
+def test_a_proof_prints_its_report_and_nothing_else() -> None:
+    done = subprocess.run([sys.executable, "-m", "proofs", "6"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "proof 6 held"

@@ -1,6 +1,8 @@
 """One word of configuration names the store."""
 
 import re
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -23,6 +25,14 @@ ALICE = Scope(Level.USER, "alice")
         ("{}/memory.db", "memory.db"),
         ("./redis:memory.db", "redis:memory.db"),
         ("a b%20c.db", "a b%20c.db"),
+        (" memory.db", " memory.db"),
+        ("'memory.db'", "'memory.db'"),
+        ("plan=pro host.db", "plan=pro host.db"),
+        ("me@host.db", "me@host.db"),
+        ("./host=a password=b.db", "host=a password=b.db"),
+        ("./me:1@host.db", "me:1@host.db"),
+        ("{}/host=a.db", "host=a.db"),
+        ("sqlite:///host=a.db", "host=a.db"),
     ],
 )
 def test_a_path_or_url_names_a_file(tmp_path, monkeypatch, location, file):
@@ -30,6 +40,14 @@ def test_a_path_or_url_names_a_file(tmp_path, monkeypatch, location, file):
     with closing(open_store(location.format(tmp_path))) as store:
         store.add(Record(ALICE, "likes tea"))
     assert [made.name for made in tmp_path.iterdir()] == [file]
+
+
+@pytest.mark.parametrize("location", ["./x://memory.db", "../{}/x://memory.db", "{}/x://memory.db"])
+def test_a_path_that_begins_as_one_does_is_one_whatever_follows(tmp_path, monkeypatch, location):
+    (tmp_path / "x:").mkdir()
+    monkeypatch.chdir(tmp_path)
+    open_store(location.format(tmp_path.name if location.startswith("..") else tmp_path)).close()
+    assert (tmp_path / "x:" / "memory.db").exists()
 
 
 def test_a_path_object_names_a_file(tmp_path):
@@ -65,6 +83,24 @@ def test_memory_is_no_file(tmp_path, monkeypatch, location):
         "mysql://me:secret@host/db",
         "file:secret.db",
         "https://me:secret@host/",
+        "sqlite://me:secret@host/memory.db",
+        "host=127.0.0.1 port=1 password=secret",
+        "Host=127.0.0.1;Password=secret",
+        "sslmode=require password = 'secret'",
+        " dbname=facts password=secret",
+        "'host=h password=secret'",
+        "password=secret://host",
+        "postgres//me:secret@host",
+        "redis//:secret@host",
+        " redis://:secret@host/0",
+        "\tpostgresql://me:secret@host/db",
+        "'redis://:secret@host/0'",
+        '"postgresql://me:secret@host/db"',
+        "1redis://:secret@host",
+        "1redis://secret.host/0",
+        "://me:secret@host",
+        "//me:secret@host/db",
+        "m:secret@host/db",
     ],
 )
 def test_any_other_is_refused_with_what_there_is(tmp_path, monkeypatch, location):
@@ -102,8 +138,44 @@ def test_any_other_is_refused_with_what_there_is(tmp_path, monkeypatch, location
         ("postgresql://me:se?password=cret@host/db?a=b", "postgresql://me:***"),
         ("postgresql://me:secret@host/db?password=sec@ret", "postgresql://me:***@host/db?password=***"),
         ("redis:secret", "redis:***"),
+        ("host=h port=1 password=secret", "***"),
+        ("host=h password=se:cret", "***"),
+        ("password=secret://host", "***"),
+        ("postgres//me:secret@host", "postgres//me:***"),
         ("memory.db", "memory.db"),
     ],
 )
 def test_no_password_is_shown(url, shown):
     assert hide_password(url) == shown
+
+
+def test_a_server_stores_own_class_shows_no_connection_string():
+    from memtrace.stores.postgres import PostgresStore
+
+    with pytest.raises(UsageError, match="no PostgreSQL URL") as refusal:
+        PostgresStore("host=h password=secret")
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "driver"),
+    [
+        ("postgresql://me:secret@h/db", "postgresql://me:***@h/db", "psycopg"),
+        ("redis://:secret@h/0", "redis://:***@h/0", "redis"),
+    ],
+)
+def test_a_missing_driver_is_told_with_the_url_and_nothing_else(url, shown, driver):
+    program = f"import sys; sys.modules[{driver!r}] = None\nfrom memtrace.stores import open_store\nopen_store({url!r})"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
+    assert said.count("Traceback") == 1
+    last = said.splitlines()[-1]
+    assert last.startswith(f"memtrace.errors.UsageError: {shown}: ")
+    assert f"pip install 'memtrace-otel[{'postgres' if driver == 'psycopg' else 'redis'}]'" in last
+
+
+@pytest.mark.parametrize(("module", "driver"), [("postgres", "psycopg"), ("redis", "redis")])
+def test_a_missing_driver_is_told_once_where_a_stores_own_module_is_imported(module, driver):
+    program = f"import sys; sys.modules[{driver!r}] = None; import memtrace.stores.{module}"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
+    assert said.count("Traceback") == 1
+    assert f"UsageError: a {module if module == 'redis' else 'postgresql'}:// store needs " in said

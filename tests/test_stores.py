@@ -147,12 +147,17 @@ class TestOpening:
     def test_a_missing_folder_is_named(self, tmp_path):
         _assert_refused(tmp_path / "none" / "memory.db", f"make the folder {tmp_path / 'none'} first")
 
+    @pytest.mark.parametrize("below", ["memory.db", "none/memory.db"])
+    def test_a_file_where_a_folder_should_be_is_named(self, path, below):
+        path.write_text("")
+        _assert_refused(path / below, f"{path} is a file and no folder, so name another place")
+
     def test_a_name_that_no_file_can_have_is_refused(self, tmp_path):
         _assert_refused(tmp_path / ("a" * 5000), "cannot be opened")
 
     def test_a_file_that_is_no_database_is_left_alone(self, path):
         path.write_text("Dear diary, " * 1000)
-        _assert_refused(path, "is no SQLite database: name another file")
+        _assert_refused(path, "is no SQLite database: name another file, or if it was one, restore it from a backup")
         assert path.read_text() == "Dear diary, " * 1000
 
     @pytest.mark.parametrize("mark", ["user_version = 24", "application_id = 7", "cache_size = 10"])
@@ -163,6 +168,21 @@ class TestOpening:
         before = path.read_bytes()
         _assert_refused(path, "is another application's database")
         assert path.read_bytes() == before
+
+    @pytest.mark.parametrize("lost", ["user_version", "application_id", "user_version = 0; PRAGMA application_id"])
+    def test_a_file_that_a_dump_left_without_its_marks_is_told_with_the_remedy(self, path, opened, lost):
+        kept = opened().add(Record(ALICE, "likes tea"))
+        opened().close()
+        with closing(sqlite3.connect(path)) as other:
+            other.executescript(f"PRAGMA {lost} = 0")
+            before = list(other.iterdump())
+        with pytest.raises(StoreError, match="has lost the marks of a memory's file") as refusal:
+            SqliteStore(path)
+        assert "\n" not in str(refusal.value)
+        with closing(sqlite3.connect(path)) as other:
+            assert list(other.iterdump()) == before
+            other.executescript(re.search("PRAGMA .*; PRAGMA [^;]*;", str(refusal.value))[0])
+        assert opened().newest(ALICE) == [kept]
 
     def test_a_newer_schema_is_left_alone(self, path, opened, monkeypatch):
         with monkeypatch.context() as newer:
@@ -401,24 +421,17 @@ class TestForking:
         writer.join()
         assert [record.text for record in store.newest(ALICE)] == ["1 writes were under way"]
 
-    def test_a_fork_waits_for_connections_that_are_being_closed(self, store):
-        closing, forking, seen = threading.Event(), threading.Event(), []
+    def test_a_connection_that_is_being_closed_counts_as_lent(self, store):
+        lent = []
 
-        class Slow:
+        class Closing:
             def close(self):
-                closing.set()
-                forking.wait()
-                seen.append(self)
+                lent.append(store._connections.lent())
 
-        store._connections._idle.append(Slow())
-        closer = threading.Thread(target=store.close, daemon=True)
-        closer.start()
-        closing.wait()
-        hold = store._connections.hold
-        store._connections.hold = lambda: [forking.set(), hold()]
-        assert in_children(1, lambda _: store.add(Record(ALICE, f"{len(seen)} were closed"))) == [0]
-        closer.join()
-        assert [record.text for record in store.newest(ALICE)] == ["1 were closed"]
+        store._connections._idle.append(Closing())
+        store.close()
+        assert lent == [1]
+        assert store._connections.lent() == 0
 
     def test_a_fork_is_not_kept_waiting_by_threads_that_never_pause(self, store, monkeypatch):
         stop, lent = threading.Event(), []

@@ -8,6 +8,7 @@ from memtrace.errors import UsageError
 from memtrace.harness.rules import RULES
 from memtrace.harness.running.tested_store import TestedStore, stores_named
 from memtrace.harness.services import Unavailable
+from memtrace.harness.services.given import without_password
 from memtrace.harness.verdicts.ledger import Entry, Ledger
 from memtrace.harness.verdicts.reporting import table
 from memtrace.model import Finding, Verdict
@@ -108,16 +109,33 @@ class TestWords:
             ("oracle", "'oracle' is neither a store's URL nor one of sqlite, postgres, redis"),
             ("sqlite,", "'sqlite,' is neither"),
             ("sqlite,sqlite", "names 'sqlite' twice"),
+            ("host=h port=1 password=hunter2", "names what is neither"),
+            ("postgres//ann:hunter2@h", "names what is neither"),
+            (" redis://:hunter2@h/0", "names what is neither"),
+            ("'redis://:hunter2@h/0'", "names what is neither"),
         ],
     )
     def test_what_names_no_store_is_one_clear_line(self, text, message):
         with pytest.raises(UsageError, match=message) as error:
             stores_named(text)
         assert "\n" not in str(error.value)
+        assert "hunter2" not in str(error.value)
 
     def test_a_password_is_in_no_word_that_is_shown(self):
         (store,) = stores_named("postgresql://ann:hunter2@h/name")
         assert (store.word, store.fresh) == ("postgresql://ann:***@h/name", False)
+
+    @pytest.mark.parametrize(
+        ("given", "shown"),
+        [
+            ("postgresql://h/name?password=hunter2&x=1", "postgresql://h/name?password=***&x=1"),
+            ("redis://h/0?db=1&password=hunter2", "redis://h/0?db=1&password=***"),
+            ("host=h password=hunter2 port=1", "host=h password=*** port=1"),
+            (r"host=h password = 'hunter2 \' x' port=1", "host=h password = *** port=1"),
+        ],
+    )
+    def test_nor_is_one_that_is_an_option(self, given, shown):
+        assert without_password(given) == shown
 
 
 class TestPlaces:
@@ -130,9 +148,29 @@ class TestPlaces:
                 assert one.startswith({"postgres": "postgresql://", "redis": "redis://127.0.0.1:"}[name])
             assert store.fresh
 
-    def test_a_store_of_the_adopters_is_used_as_it_is(self, tmp_path):
-        with TestedStore("redis", "redis://h/3") as store, store.place(tmp_path) as url:
-            assert (url, store.fresh) == ("redis://h/3", False)
+    def test_a_store_of_the_adopters_is_used_as_it_is(self, tmp_path, redis_url):
+        with TestedStore("redis", redis_url) as store, store.place(tmp_path) as url:
+            assert (url, store.fresh) == (redis_url, False)
+
+    @pytest.mark.parametrize("scheme", ["postgresql", "redis"])
+    def test_a_server_that_was_named_and_does_not_answer_is_one_clear_line(self, scheme):
+        named = TestedStore(scheme, f"{scheme}://ann:hunter2@127.0.0.1:1/0")
+        with pytest.raises(UsageError) as error, named:
+            pass
+        assert str(error.value).startswith(f"--store {scheme}://ann:***@127.0.0.1:1/0 cannot be reached (")
+        assert "hunter2" not in str(error.value)
+        assert "\n" not in str(error.value)
+
+    @pytest.mark.parametrize("url", ["nosuch://h/1", "redis://h/1?nosuch=1", "postgresql://h/d?nosuch=1"])
+    def test_a_url_that_only_the_memory_can_read_is_left_to_it(self, url):
+        with TestedStore("named", url) as store:
+            assert store.url == url
+
+    @pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/d", "redis://127.0.0.1:1/0"])
+    def test_a_memory_may_have_another_driver(self, monkeypatch, url):
+        _hide_driver(monkeypatch, ModuleNotFoundError(name="psycopg"))
+        with TestedStore("named", url) as store:
+            assert store.url == url
 
     def test_a_missing_server_is_told_way_by_way_or_an_error_where_it_is_required(self, monkeypatch, tmp_path):
         def absent(kind):

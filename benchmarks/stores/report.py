@@ -29,7 +29,7 @@ def write(results: Results, ratios: Sequence[Judged], folder: Path) -> None:
         "plan": asdict(results.plan),
         "left_out": results.left_out,
         "series": rows,
-        "ratios": [asdict(each) | {"met": each.is_met, "certain": each.is_certain} for each in ratios],
+        "ratios": [asdict(each) | (_judgement(each) if results.plan.judges else {}) for each in ratios],
     }
     (folder / "latency.json").write_text(json.dumps(whole, indent=1) + "\n")
 
@@ -39,19 +39,26 @@ def table(results: Results, ratios: Sequence[Judged]) -> Iterator[str]:
     about = results.machine
     servers = ", ".join(each["server"] for each in about["backends"].values())
     yield f"{about['date']}, {about['processor']}, {about['cores']} cores, Python {about['python']}, {servers}"
-    yield f"{'newest 50':<28}{'backend':<10}{'facts':>8}{'characters':>12}{'ratio':>8}{'95 % interval':>18}  target"
+    judges = results.plan.judges
+    heading = f"{'newest 50':<28}{'backend':<10}{'facts':>8}{'characters':>12}{'ratio':>8}{'95 % interval':>18}"
+    yield f"{heading}  target" if judges else heading
     for each in ratios:
         interval = f"{each.ratio.low:.2f} to {each.ratio.high:.2f}"
-        yield (
-            f"{each.name:<28}{each.backend:<10}{each.count:>8,}{each.size:>12,}{each.ratio.value:>8.2f}{interval:>18}"
-            f"  {'>=' if each.at_least else '<='} {each.target:g} {verdict(each)}"
-        )
+        measured = f"{each.count:>8,}{each.size:>12,}{each.ratio.value:>8.2f}{interval:>18}"
+        line = f"{each.name:<28}{each.backend:<10}{measured}"
+        yield f"{line}  {'>=' if each.at_least else '<='} {each.target:g} {verdict(each)}" if judges else line
+    if not judges:
+        yield "not judged: so few calls show that it runs, not what it takes; without --quick each ratio has its target"
     yield from (f"left out: {each}" for each in results.left_out)
 
 
 def verdict(each: Judged) -> str:
     """``met`` or ``missed``, and whether the interval leaves that open."""
     return f"{'met' if each.is_met else 'missed'}{'' if each.is_certain else ', the interval reaches across'}"
+
+
+def _judgement(each: Judged) -> dict[str, bool]:
+    return {"met": each.is_met, "certain": each.is_certain}
 
 
 def _rows(results: Results) -> Iterator[dict[str, Any]]:

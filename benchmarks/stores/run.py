@@ -10,6 +10,7 @@ from importlib import import_module
 from time import monotonic
 from typing import Any, Final
 
+from memtrace.errors import UsageError
 from memtrace.harness.services import Unavailable
 
 from . import operations
@@ -17,7 +18,7 @@ from .backend import Backend, Filled, LeftOut
 from .facts import SCOPE
 from .machine import machine
 from .measure import Samples, Series, Subject, merged, sample
-from .peer import NAME, require_holds
+from .peer import NAME, require_holds, sdk_version
 
 BACKENDS: Final = {"sqlite": "Sqlite", "postgres": "Postgres", "redis": "Redis"}
 READ: Final = "newest 50"
@@ -37,11 +38,14 @@ class Plan:
     calls: int = 10
     operation_rounds: int = 20
     operation_calls: int = 5
+    judges: bool = True
+    """Whether that is enough to hold the ratios to their targets."""
 
 
 QUICK: Final = Plan(
-    counts=(50, 200), sizes=(100, 3_000), operated=(50,), rounds=3, calls=2, operation_rounds=2, operation_calls=1
-)
+    counts=(50, 200), sizes=(100, 3_000), operated=(50,), rounds=3, calls=2, operation_rounds=2, operation_calls=1,
+    judges=False,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -58,7 +62,7 @@ def run(names: Sequence[str], plan: Plan, *, tell: Callable[[str], object] = lam
     """Measure these backends in one run.
 
     Raises:
-        Unavailable: none of them is to be had.
+        UsageError: none of them is to be had.
     """
     began = monotonic()
     left_out: list[str] = []
@@ -80,7 +84,12 @@ def opened(name: str, stack: ExitStack) -> Backend:
     Raises:
         Unavailable: this machine has none.
     """
-    made: Backend = getattr(import_module(f".on_{name}", __package__), BACKENDS[name])(stack)
+    try:
+        module = import_module(f".on_{name}", __package__)
+    except ModuleNotFoundError as missing:
+        reason = f"{missing.name} is not installed: pip install -e '.[{name}]' in the clone"
+        raise Unavailable(name, [reason]) from missing
+    made: Backend = getattr(module, BACKENDS[name])(stack)
     return made
 
 
@@ -89,11 +98,11 @@ def _opened(names: Sequence[str], stack: ExitStack, left_out: list[str]) -> Iter
     for name in names:
         try:
             yield opened(name, stack)
-        except Unavailable as reason:
-            missing.append(str(reason))
-            left_out.append(f"{name}: {reason}")
+        except Unavailable as unavailable:
+            missing.append(f"{name}: {'; '.join(unavailable.reasons)}")
+    left_out += missing
     if len(missing) == len(names):
-        raise Unavailable("database", missing)
+        raise UsageError(f"nothing to measure: {', '.join(missing)}")
 
 
 def _filled(
@@ -102,6 +111,9 @@ def _filled(
     """The reads and the other operations, on stores that are filled for them."""
     reads: list[Subject] = []
     work: list[Subject] = []
+    has_peer = bool(sdk_version())
+    if not has_peer:
+        left_out.append(f"{NAME}, and the ratios to it: it is not installed")
     for backend in backends:
         trip = backend.round_trip()
         reads.append(Subject(Series(backend.name, ROUND_TRIP, READ, 0, 0), _plainly(trip)))
@@ -112,6 +124,8 @@ def _filled(
                 filled = backend.filled(count, size)
                 reads += _reads(backend.name, filled, count, size)
                 work += operations.ours(backend.name, filled.store, count, size) if operated else ()
+                if not has_peer:
+                    continue
                 try:
                     peer = require_holds(backend.peer(count, size), count)
                 except LeftOut as reason:

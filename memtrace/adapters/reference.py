@@ -253,6 +253,15 @@ class Reference:
             if project == self._project(caller):
                 memory.erase(caller.user)
 
+    def vacate(self, callers: Sequence[Caller]) -> None:
+        """Remove the marks that callers were erased, and the facts of their agents and projects."""
+        for caller in callers:
+            agent, project = caller.agent or self._env.agent, self._project(caller)
+            for level, name in ((Level.USER, caller.user), (Level.AGENT, agent), (Level.PROJECT, project)):
+                for place in (level, Level.SESSION):  # marks are kept at the level of a session
+                    if name:
+                        self._store.delete(Scope(place, name, project))
+
     # What the harness asks
 
     def memory_step(self, call: ModelRequest, facts: Sequence[str]) -> str:

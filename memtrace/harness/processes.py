@@ -20,7 +20,7 @@ import msgspec
 from memtrace.errors import AdapterError
 from memtrace.harness.actor import Actor
 from memtrace.harness.record.events import Printed, ProcessEnded, ProcessStarted, SpanEnded
-from memtrace.harness.record.listening import ElsewhereErrors
+from memtrace.harness.record.listening import ElsewhereErrors, logs_are_silenced
 from memtrace.harness.record.recorder import Recorder
 from memtrace.harness.running.host import Args, Performed, StreamPlan, result_of
 from memtrace.harness.running.interpreters import Interpreter, Interpreters
@@ -54,6 +54,7 @@ def spawn(stage: Stage, interpreters: Interpreters) -> OtherProcess:
         "dir": str(stage.directory),
         "agent": stage.agent,
         "options": dict(environment.options),
+        "silent": logs_are_silenced(),
     }
     return OtherProcess(stage, RemoteHost(plan, stage.recorder, interpreters.take(stage.factory_name)))
 

@@ -27,12 +27,14 @@ from memtrace.harness.running.host import NeverEnded
 from memtrace.harness.running.interpreters import Interpreters
 from memtrace.harness.running.store_system import NOTE, StoreSystem
 from memtrace.harness.running.tested_store import ELSEWHERE, OWN, SQLITE, TestedStore
+from memtrace.harness.scenes.forgetting import forget_all
 from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.harness.scripted_model.upstream import Upstream
 from memtrace.harness.stage import PLANE, NotExercised, Stage, TurnResult
-from memtrace.harness.system import Factory, load_factory
+from memtrace.harness.system import Factory, in_one_line, load_factory
 from memtrace.harness.verdicts.judging import excuse, judge
 from memtrace.harness.verdicts.ledger import Entry
+from memtrace.harness.verdicts.left import Left
 from memtrace.identity import id_key
 from memtrace.model import Evidence, Finding, Outcome, Verdict
 
@@ -76,6 +78,7 @@ class Suite:
     note: str = ""
     hanging: bool = False
     elsewhere: str = ""
+    _left: list[Left] = field(default_factory=list)
     _server: ModelServer = field(default_factory=ModelServer)
     _interpreters: Interpreters = field(default_factory=Interpreters)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -113,7 +116,11 @@ class Suite:
                 with suppress(AdapterError):  # what went wrong first is what is told
                     stage.close()
                 raise
-            stage.close()
+            else:
+                stage.close()
+            finally:
+                self._forget(stage)
+                stage.end()
 
     def probe(self) -> frozenset[str]:
         """Open the system once and run one turn, before any rule is judged; what it claims.
@@ -121,7 +128,7 @@ class Suite:
         Raises:
             AdapterError: the factory raised, the claims do not fit, or the model was never called; one line.
         """
-        with self.stage("probe") as stage:
+        with self._store_named(), self.stage("probe") as stage:
             self.allowed = dict(getattr(stage.system, "allowed", {}))
             self.version = str(getattr(stage.system, "version", ""))
             self.note = NOTE if isinstance(stage.system, StoreSystem) else ""
@@ -135,12 +142,32 @@ class Suite:
             if not stage.history().answers():
                 how = f" (it ended {turn.outcome.value}: {turn.error})" if turn.error else ""
                 raise AdapterError(
-                    f"--memory {self.memory!r}: a turn called no model for its answer{how}; "
+                    f"memory {self.memory!r}: a turn called no model for its answer{how}; "
                     "wire env.model_url, or env.model, into the agent"
                 )
             if "stream" in claims:
                 _demand_contract(stage.stream(stage.caller(), "Hello."))
             return claims
+
+    def open(self) -> None:
+        """Open the system once, where nothing else is wanted of it yet.
+
+        Raises:
+            AdapterError: it cannot be opened; one line.
+        """
+        with self._store_named(), self.stage("opened") as stage:
+            stage.open()
+
+    @contextmanager
+    def _store_named(self) -> Iterator[None]:
+        """What is wrong on a store that was named by its URL names it, without its password."""
+        try:
+            yield
+        except AdapterError as error:
+            if not self.store.url:
+                raise
+            line, word = str(error).replace(self.store.url, self.store.word), self.store.word
+            raise AdapterError(line if word in line else f"--store {word}: {line}") from error
 
     def find_home(self, *, first: bool) -> None:
         """Find out whether a store that was named is where the system keeps its facts; if not, no verdict is of it.
@@ -166,10 +193,22 @@ class Suite:
             stage.close_system()
             return went and not self.store.holds(stage.environment().store_url)
 
+    def _forget(self, stage: Stage) -> None:
+        """Remove what a script that is over wrote to a store of the adopter's; once."""
+        if not self.store.fresh and not stage.forgotten:
+            stage.forgotten = True
+            self._left += forget_all(stage)
+
+    def take_left(self) -> list[Left]:
+        """What could not be removed from a store of the adopter's since this was asked last."""
+        left, self._left = self._left, []
+        return left
+
     def play(self, stage: Stage, script: Script, run: Callable[[], object], *, full: bool = False) -> list[Entry]:
         """Play one script and judge its history: what it says of each rule it bears on, its own rules first."""
         with listening(stage.recorder):
             unplayed, crash = self._played(stage, script, run)
+        self._forget(stage)
         self.hanging = self.hanging or isinstance(crash, NeverEnded)
         if crash is not None and not script.rules:
             raise crash
@@ -209,9 +248,8 @@ class Suite:
             if unplayed:
                 finding = Finding(rule, Verdict.NOT_EXERCISED, unplayed)
             elif crash is not None and finding.verdict is not Verdict.VIOLATED:
-                finding = Finding(
-                    rule, Verdict.INCONCLUSIVE, f"the script broke off: {type(crash).__name__}: {crash}", _trace(crash)
-                )
+                why = f"the script broke off: {in_one_line(crash)}"
+                finding = Finding(rule, Verdict.INCONCLUSIVE, why, _trace(crash))
             found[rule] = finding
         digest, store = history.digest(), self._store_of(history)
         bearing = [f for f in found.values() if f.rule in script.rules or f.verdict is not Verdict.NOT_EXERCISED]

@@ -30,6 +30,7 @@ from memtrace.harness.scripted_model.openai_api import Step
 from memtrace.harness.scripted_model.scripting import Extract, ScriptedModel
 from memtrace.harness.scripted_model.server import ModelServer
 from memtrace.harness.scripted_model.upstream import Upstream
+from memtrace.harness.seen.lookalikes import number_of
 from memtrace.harness.services.server import NotHere
 from memtrace.harness.system import SQLITE_URL, Environment, Factory, ModelRequest
 from memtrace.harness.verdicts.judging import judge
@@ -71,6 +72,7 @@ class Stage(Actor):
         self.directory = directory
         self.server = server
         self.model_url = server.register(self.model)
+        self._words = {self._agent_of(run)}
         self._store_url = store_url or f"{SQLITE_URL}{directory / 'memory.db'}"
         self._options = dict(options or {})
         self._random = random.Random(f"{run}/{seed}")  # noqa: S311  names, not secrets
@@ -79,6 +81,8 @@ class Stage(Actor):
         self._host: LocalHost | None = None
         self._interpreters = interpreters or Interpreters()
         self._others: list[Host] = []
+        self.forgotten = False
+        """What was written to a store of the adopter's was removed again, as far as it could be."""
         self._wants_plane = bool(self._options.pop(PLANE, False))
         self._plane: ScriptedPlane | None = None
         self.methods: frozenset[str] = frozenset()
@@ -92,6 +96,7 @@ class Stage(Actor):
             user=f"{self._word(5)}{number}@example.com", session=f"s-{self._word(6)}", agent=self.agent,
             project=str(self._options.get("project", "")),
         )  # fmt: skip
+        self._words.add(number_of(drawn.user.partition("@")[0]))  # some scripts make an id of it
         return replace(drawn, **fields)
 
     def callers(self, count: int, **fields: Any) -> list[Caller]:
@@ -115,12 +120,22 @@ class Stage(Actor):
         return word
 
     def _word(self, length: int) -> str:
-        return "".join(self._random.choices(string.ascii_lowercase, k=length))
+        word = "".join(self._random.choices(string.ascii_lowercase, k=length))
+        self._words.add(word)
+        return word
+
+    def drew(self, name: str) -> bool:
+        """Whether a name has a word in it that this script has drawn, in any case: nobody else is called so."""
+        return any(word in name.lower() for word in self._words)
 
     @property
     def agent(self) -> str:
         """The agent's id; no other script has it, since a store may be shared."""
-        return f"agent-{self._run}-{self.model_url.rstrip('/').split('/')[-2]}"
+        return f"{self._agent_of(self._run)}{self.model_url.rstrip('/').split('/')[-2]}"
+
+    @staticmethod
+    def _agent_of(run: str) -> str:
+        return f"agent-{run}-"
 
     # The system
 
@@ -348,16 +363,17 @@ class Stage(Actor):
     # The end
 
     def close(self) -> None:
-        """Let everything go: holds, processes, the system, the model's address."""
+        """End the script: its holds, its processes, the system."""
         self._holds.release_all()
-        try:
-            for host in self._others:
-                host.close()
-            self.close_system()
-        finally:
-            if self._plane is not None:
-                self._plane.close()
-            self.server.unregister(self.model_url)
+        for host in self._others:
+            host.close()
+        self.close_system()
+
+    def end(self) -> None:
+        """Let go of the plane and the model's address: nothing runs any more."""
+        if self._plane is not None:
+            self._plane.close()
+        self.server.unregister(self.model_url)
 
     def history(self) -> History:
         """All that happened."""

@@ -5,7 +5,9 @@ A system is a plain object that a factory makes from an `Environment`; no base c
 ``identity`` (the `Caller` fields that tell users apart; default ``("user",)``), ``declares`` (values that rules marked
 *declared* compare it with; ``telemetry``: globs of the files in ``env.dir`` that hold spans and logs, which are no
 memory), ``refusals`` (exception types that are refusals), ``allowed`` (rule id -> reason),
-``outcome_of(exception) -> Outcome | None``, ``settle()``, ``purpose(call)`` and the methods its capabilities name.
+``outcome_of(exception) -> Outcome | None``, ``settle()``, ``purpose(call)``, ``vacate(callers)`` (removes what is left
+of a script's callers once they were erased, their agents' and projects' facts too; called only on a store of the
+adopter's own, which is to be left as it was) and the methods its capabilities name.
 Methods may be plain or ``async def``.
 """
 
@@ -227,7 +229,7 @@ def load_factory(name: str, known: Mapping[str, str] = MappingProxyType({})) -> 
     module_name, colon, attribute = path.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(
-            f"--memory {name!r} is unknown: give one of {', '.join(sorted(known)) or '(none)'}, or package.module:factory"
+            f"memory {name!r} is unknown: give one of {', '.join(sorted(known)) or '(none)'}, or package.module:factory"
             + _near(path)
         )
     _see_here()
@@ -236,12 +238,12 @@ def load_factory(name: str, known: Mapping[str, str] = MappingProxyType({})) -> 
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         hint = "" if module_name.startswith(missing) else f" (it needs the package {missing!r}: pip install it)"
-        raise UsageError(f"--memory {name!r}: cannot import {module_name!r}: {error}{hint}") from error
+        raise UsageError(f"memory {name!r}: cannot import {module_name!r}: {error}{hint}") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"--memory {name!r}: importing {module_name!r} raised {in_one_line(error)}") from error
+        raise UsageError(f"memory {name!r}: importing {module_name!r} raised {in_one_line(error)}") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
-        raise UsageError(f"--memory {name!r}: module {module_name!r} has no callable {attribute!r}")
+        raise UsageError(f"memory {name!r}: module {module_name!r} has no callable {attribute!r}")
     return factory  # type: ignore[no-any-return]
 
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from memtrace.errors import AdapterError
+from memtrace.errors import AdapterError, UsageError
 from memtrace.harness.rules import RULES
+from memtrace.harness.running.tested_store import TestedStore, stores_named
 from memtrace.harness.session import Suite, make_suite
 from memtrace.harness.system import CAPABILITIES, complaints
+from memtrace.harness.verdicts.left import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +23,29 @@ class Vetted:
     lines: tuple[str, ...]
 
 
-def vet(memory: str) -> Vetted:
-    """Open a system, look at its claims, and run one turn.
+def vet(memory: str, stores: str = "") -> Vetted:
+    """Open a system on each store that is named, look at its claims, and run one turn.
 
     Raises:
-        UsageError: there is no such system, or it excuses a rule that does not exist.
+        UsageError: there is no such system or store, or it excuses a rule that does not exist.
     """
-    with make_suite(memory) as suite:
+    vetted = [_vet_on(memory, store) for store in stores_named(stores)]
+    return Vetted(all(one.fit for one in vetted), tuple(line for one in vetted for line in one.lines))
+
+
+def _vet_on(memory: str, store: TestedStore) -> Vetted:
+    where = f" on {store.word}" if store.name else ""
+    with make_suite(memory, store=store) as suite:
+        if store.missing:
+            raise UsageError(store.missing)
         try:
             claims = suite.probe()
         except AdapterError as error:
             wrong = _complaints(suite) or [str(error)]
-            return Vetted(False, (f"{memory} cannot be judged yet:", *(f"  - {each}" for each in wrong)))
+            return Vetted(False, (f"{memory} cannot be judged{where} yet:", *(f"  - {each}" for each in wrong)))
         with suite.stage("vetting") as stage:
-            return Vetted(True, tuple(_told(suite, claims, stage.system)))
+            lines = [f"{memory} can be judged{where}", *_told(suite, claims, stage.system)]
+        return Vetted(True, (*lines, *filter(None, [told(suite.take_left())])))
 
 
 def _complaints(suite: Suite) -> list[str]:
@@ -48,7 +59,6 @@ def _complaints(suite: Suite) -> list[str]:
 
 def _told(suite: Suite, claims: frozenset[str], system: Any) -> Iterator[str]:
     unmet = {rule.id: rule.unmet(claims) for rule in RULES.values()}
-    yield f"{suite.memory} can be judged"
     yield f"  claims: {', '.join(sorted(claims))}"
     if suite.note:
         yield f"  note: {suite.note}"

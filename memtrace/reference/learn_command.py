@@ -13,6 +13,7 @@ from memtrace.reference.memory import Memory
 from memtrace.reference.models import ChatModel
 from memtrace.reference.offline import Mined
 from memtrace.reference.turnlog import TurnLog
+from memtrace.stores.location import hide_password, reads_like_a_url
 
 
 def learn(
@@ -64,7 +65,8 @@ def learn(
 def _require(path: str, option: str, remedy: str) -> None:
     """Raise `UsageError` where there is no such file: opening it would make a new one, and mine or fill that."""
     if not Path(path).is_file():
-        raise UsageError(f"{option} {path}: there is no such file; {remedy}")
+        shown = hide_password(path) if reads_like_a_url(path) else path
+        raise UsageError(f"{option} {shown}: there is no such file; {remedy}")
 
 
 def told(mined: Mined, *, dry_run: bool) -> str:

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from memtrace.errors import StoreError, UsageError
+from memtrace.stores.location import reads_like_a_url
+from memtrace.stores.sqlite_file import failure, is_a_memorys
 from memtrace.stores.sqlite_pool import FileConnections
 
 Row = tuple[Any, ...]
 Values = Sequence[object]
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
+_PLANES: Final = int.from_bytes(b"mtpl")
+"""Marks a file as a plane's (``PRAGMA application_id``). Files of earlier planes have none, and are told by a table."""
 
 
 class Run(Protocol):
@@ -53,11 +57,11 @@ def open_database(location: str, *, timeout: float = 5.0) -> Database:
         UsageError: the location is neither, or the Postgres driver is not installed.
         StoreError: it cannot be opened.
     """
-    if location.startswith(_POSTGRES):
+    if location.lower().startswith(_POSTGRES):
         from memtrace.service.postgres import PostgresDatabase
 
         return PostgresDatabase(location, timeout=timeout)
-    if "://" in location or not location or "\0" in location:
+    if reads_like_a_url(location) or not location or "\0" in location:
         raise UsageError("--store: give the path of a file, such as plane.db, or postgresql://user@host/name")
     return SqliteDatabase(location, timeout=timeout)
 
@@ -68,6 +72,9 @@ class SqliteDatabase:
     Args:
         path: the file, made where there is none, for its owner only.
         timeout: seconds that a write waits for another process's.
+
+    Raises:
+        StoreError: it cannot be opened, or holds something else.
     """
 
     serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
@@ -81,12 +88,14 @@ class SqliteDatabase:
     def __init__(self, path: str, *, timeout: float = 5.0) -> None:
         self._path = str(Path(path).absolute())
         self._timeout = timeout
-        self._connections = FileConnections(self._connect, partial(_failure, self._path), patience=timeout)
+        self._connections = FileConnections(self._connect, partial(failure, self._path), patience=timeout)
         self._writing = threading.Lock()
         self._closed = False
         with suppress(OSError):  # SQLite then says what is wrong with the path
             Path(self._path).touch(mode=0o600, exist_ok=False)
-        self.read("SELECT 1")
+        if self.read("PRAGMA application_id") == [(0,)]:
+            with self.transaction() as run:
+                run(f"PRAGMA application_id = {_PLANES}")
 
     def read(self, statement: str, values: Values = ()) -> list[Row]:
         """See `Database.read`."""
@@ -115,6 +124,7 @@ class SqliteDatabase:
             raise StoreError(f"{self._path} was closed")
         connection = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
+            _require_ours(connection, self._path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             # Waits for the disk at every commit: what was acknowledged outlives the process, and the machine's power.
             connection.execute("PRAGMA synchronous = FULL")
@@ -124,5 +134,13 @@ class SqliteDatabase:
         return connection
 
 
-def _failure(path: str, error: sqlite3.Error) -> StoreError:
-    return StoreError(f"{path} failed: {error}")
+def _require_ours(connection: sqlite3.Connection, path: str) -> None:
+    """Raise `StoreError` for a file of others; it has not been written to."""
+    application, version, tables, ours = connection.execute(
+        "SELECT application_id, user_version, count(name), count(name) FILTER (WHERE name = 'plane_meta')"
+        " FROM pragma_application_id, pragma_user_version LEFT JOIN sqlite_master ON true"
+    ).fetchone()
+    if ours or application == _PLANES or not (application or version or tables):
+        return
+    whose = "holds a memory's own facts" if is_a_memorys(application) else "is another application's database"
+    raise StoreError(f"{path} {whose}: name a file that the plane may have to itself, such as plane.db")

@@ -12,9 +12,19 @@ from memtrace.service.database import Row, Run, Values
 from memtrace.stores.location import hide_password
 
 if TYPE_CHECKING:
+    import psycopg
+
     from memtrace.stores.postgres_pool import Lease, ServerConnection
 
 _MOST_CONNECTIONS: Final = 10
+_REMEDIES: Final = {
+    "42501": "does not permit this: grant the user CREATE on the schema, and all on the tables plane_*",
+    "42P01": "has lost a table of the plane's: restore it from a backup",
+    "53300": "has no connection left: raise max_connections there, or try again when it is less busy",
+    "57014": "did not finish in time: try again when it is less busy",
+}
+"""By SQLSTATE, where the plane has others than a fact store."""
+_WAIT: Final = "try again when the plane is less busy"
 
 
 class PostgresDatabase:
@@ -25,7 +35,7 @@ class PostgresDatabase:
         timeout: seconds that a read or a transaction may take, with the connection it needs.
 
     Raises:
-        UsageError: the driver is not installed.
+        UsageError: it is no such URL, or the driver is not installed.
         StoreError: the server cannot be reached.
     """
 
@@ -39,11 +49,17 @@ class PostgresDatabase:
     def __init__(self, url: str, *, timeout: float = 5.0) -> None:
         try:
             from memtrace.stores.postgres_pool import ServerConnections
-        except ImportError:
-            raise UsageError("a Postgres URL needs psycopg: pip install 'memtrace-otel[postgres]'") from None
-        self._url = url
+            from memtrace.stores.postgres_server import checked
+        except ImportError as missing:
+            raise UsageError(
+                f"{hide_password(url)} needs psycopg 3: pip install 'memtrace-otel[postgres]'"
+                f" ({str(missing).partition(chr(10))[0]})"
+            ) from None
+        self._url = checked(url)
         self._timeout = timeout
-        self._connections = ServerConnections(self._connect, self._failure, most=_MOST_CONNECTIONS)
+        self._connections = ServerConnections(
+            self._connect, self._failure, most=_MOST_CONNECTIONS, more_connections=_WAIT
+        )
         with self._lent():
             pass  # a server that cannot be reached is told now
 
@@ -72,9 +88,10 @@ class PostgresDatabase:
         connection.prepare_threshold = 0
         return connection
 
-    def _failure(self, error: Exception, _deadline: float) -> StoreError:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return StoreError(f"{hide_password(self._url)} failed: {reason}")
+    def _failure(self, error: psycopg.Error, deadline: float) -> StoreError:
+        from memtrace.stores.postgres_server import REMEDIES, failure
+
+        return failure(self._url, error, deadline, remedies={**REMEDIES, **_REMEDIES}, more_time="")
 
     def _lent(self) -> Lease:
         return self._connections.lend(time.monotonic() + self._timeout)

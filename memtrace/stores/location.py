@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote_plus
 
@@ -20,6 +21,17 @@ _POSTGRES: Final = frozenset({"postgres", "postgresql"})
 _REDIS: Final = frozenset({"redis", "rediss", "unix"})
 _HIDDEN: Final = "***"
 _SECRET_OPTION: Final = re.compile(r"(?<=[?&])([^?&=]*)=[^&]*")
+_CONNECTION: Final = re.compile(
+    r"""[\s'"]*(?=[a-z_]+\s*=)(.*[\s;])?(host|hostaddr|port|dbname|user|password|service)\s*=""",
+    re.DOTALL | re.IGNORECASE,
+)
+"""libpq's connection string: it begins with ``word=``, and one of its words says where to, or as whom."""
+_LIKE_A_URL: Final = re.compile(
+    r"""[\s'"]*(sqlite|postgres|postgresql|redis|rediss|unix)(:|//)"""  # a colon is missing, or it is quoted
+    r"|(//)?[^/@]*:.*@"  # no scheme: name:password@host
+    r"|(?!\.{0,2}/).*://",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
 def open_store(location: str | os.PathLike[str], *, timeout: float = 5.0) -> FactStore:
@@ -27,8 +39,9 @@ def open_store(location: str | os.PathLike[str], *, timeout: float = 5.0) -> Fac
 
     ``memory.db``, ``:memory:``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
     ``postgresql://user:password@host:5432/database``, ``redis://host:6379/0``, ``rediss://`` for TLS,
-    ``unix:///path/to/socket?db=0`` for Redis on a socket. What looks like another URL is refused, and not shown, for it
-    may hold a password; ``./`` before it makes it a path.
+    ``unix:///path/to/socket?db=0`` for Redis on a socket. What reads like another URL (a word and a colon, ``://``,
+    ``name:password@``, a scheme in quotes or without its colon) or like libpq's ``host=… password=…`` is refused, and
+    not shown, for it may hold a password; ``./`` before it makes it a path.
 
     Raises:
         UsageError: the location is none of these, or the driver is not installed.
@@ -37,11 +50,22 @@ def open_store(location: str | os.PathLike[str], *, timeout: float = 5.0) -> Fac
     place = os.fspath(location)
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", place)
     if scheme is None:
+        if reads_like_a_url(place):
+            raise UsageError(
+                "the location reads like a URL or a connection string, of a form that memtrace does not take (it is not"
+                f" shown, for it may hold a password): {_FORMS}, without quotes or blanks around it;"
+                " ./ before the name of a file makes it a path"
+            )
         return SqliteStore(place, timeout=timeout)
     kind = scheme[1].lower()
     if kind in _POSTGRES | _REDIS:
         return _on_server(place, kind, timeout)
     return SqliteStore(_path_of(place, kind), timeout=timeout)
+
+
+def reads_like_a_url(place: str) -> bool:
+    """Whether a place was meant as a URL or a connection string, and may not become a file of that name."""
+    return bool(_CONNECTION.match(place) or _LIKE_A_URL.match(place))
 
 
 def hide_password(url: str) -> str:
@@ -50,6 +74,8 @@ def hide_password(url: str) -> str:
     A URL that is off is cut with care: all up to its last ``@`` counts as the user's name and password, so that no
     unquoted ``/``, ``?`` or ``@`` in a password lets a part of it through.
     """
+    if _CONNECTION.match(url):
+        return _HIDDEN
     scheme, separator, rest = url.partition("://")
     if not separator:
         kind, colon, _ = url.partition(":")
@@ -71,13 +97,19 @@ def _on_server(url: str, kind: str, timeout: float) -> FactStore:
     # Imported here: each needs a driver, which only those who use it have to install.
     if "://" not in url:
         raise UsageError(f"{kind}: is no URL, which has two slashes: {_FORMS}")
-    if kind in _POSTGRES:
-        from memtrace.stores.postgres import PostgresStore
+    open_on: Callable[..., FactStore]
+    try:
+        if kind in _POSTGRES:
+            from memtrace.stores.postgres import PostgresStore
 
-        return PostgresStore(url, timeout=timeout)
-    from memtrace.stores.redis import RedisStore
+            open_on = PostgresStore
+        else:
+            from memtrace.stores.redis import RedisStore
 
-    return RedisStore(url, timeout=timeout)
+            open_on = RedisStore
+    except UsageError as missing:
+        raise UsageError(f"{hide_password(url)}: {missing}") from None
+    return open_on(url, timeout=timeout)
 
 
 def _path_of(url: str, scheme: str) -> str:
@@ -85,5 +117,7 @@ def _path_of(url: str, scheme: str) -> str:
         raise UsageError(f"{scheme}: names no store that memtrace knows: {_FORMS}")
     path = url[len(_SQLITE) :]
     if not url.lower().startswith(_SQLITE) or not path or "?" in path or "#" in path:
-        raise UsageError(f"{url!r} is no SQLite URL, which has three slashes, a path and no options: {_FORMS}")
+        raise UsageError(
+            f"{hide_password(url)!r} is no SQLite URL, which has three slashes, a path and no options: {_FORMS}"
+        )
     return path

@@ -33,7 +33,10 @@ try:
     from memtrace.stores.postgres_server import checked, connect, failure
     from memtrace.stores.postgres_vectors import PostgresVectors
 except ImportError as missing:
-    raise UsageError("a postgresql:// store needs psycopg 3: pip install 'memtrace-otel[postgres]'") from missing
+    raise UsageError(
+        "a postgresql:// store needs psycopg 3: pip install 'memtrace-otel[postgres]'"
+        f" ({str(missing).partition(chr(10))[0]})"
+    ) from None
 
 _HERE: Final = "scope_sha256 = %(here)s"
 _ACTIVE: Final = f"{_HERE} AND superseded_by IS NULL"

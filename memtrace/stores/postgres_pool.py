@@ -20,6 +20,7 @@ from psycopg.pq import ConnStatus, PGconn, PollingStatus, TransactionStatus, abc
 
 from memtrace.errors import MemtraceError, StoreError
 from memtrace.stores.places import Place, Places
+from memtrace.stores.rows import MORE_CONNECTIONS
 
 T = TypeVar("T")
 
@@ -96,6 +97,7 @@ class ServerConnections:
         connect: makes one by a deadline.
         failure: what is raised for what psycopg raised where a connection had so long.
         most: how many.
+        more_connections: what who finds all in use can do about it.
     """
 
     def __init__(
@@ -104,10 +106,12 @@ class ServerConnections:
         failure: Callable[[psycopg.Error, float], MemtraceError],
         *,
         most: int,
+        more_connections: str = MORE_CONNECTIONS,
     ) -> None:
         self.connect = connect
         self.failure = failure
         self.places = Places(most)
+        self.more_connections = more_connections
         self._idle: list[ServerConnection] = []
         self._era = 0
         weakref.finalize(self, _close_all, self._idle)
@@ -170,7 +174,7 @@ class Lease:
         place = self._places.take(self._deadline - time.monotonic())
         if place is None:
             raise StoreError(
-                f"all {self._places.count} connections to the server stayed in use: allow more with connections="
+                f"all {self._places.count} connections to the server stayed in use: {self._pool.more_connections}"
             )
         self._place: Place = place
         try:

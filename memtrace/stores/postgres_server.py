@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from typing import Final
 
 import psycopg
@@ -13,11 +14,11 @@ from memtrace.errors import StoreError, UsageError
 from memtrace.stores.location import hide_password
 from memtrace.stores.postgres_pool import ServerConnection, Unreached, is_outdated
 from memtrace.stores.postgres_schema import update_schema
-from memtrace.stores.rows import MAYBE_DONE
+from memtrace.stores.rows import MAYBE_DONE, MORE_TIME
 
 _FORM: Final = "postgresql://user:password@host:5432/database, with % codes for special characters (%40 for @)"
 
-_REMEDIES: Final = {
+REMEDIES: Final = {
     "22P05": "cannot hold this text in its encoding: make the database with ENCODING 'UTF8'",
     "25006": "is read-only: name the primary server, and unset default_transaction_read_only",
     "28000": "refused this user: check the user, and pg_hba.conf on the server",
@@ -29,9 +30,9 @@ _REMEDIES: Final = {
     "42P01": "has lost the table learned_memory: close the store, and it is made again when it is next used",
     "53100": "has no room left: free some space on its disk and try again",
     "53200": "has no memory left: try again when it is less busy",
-    "53300": "has no connection left: raise max_connections there, or lower connections= here",
+    "53300": "has no connection left: raise max_connections there, or give the store a lower connections=",
     "55P03": "stayed locked by another writer: try again when that one is done",
-    "57014": "did not finish in time: try again when it is less busy, or raise timeout=",
+    "57014": f"did not finish in time: try again when it is less busy{MORE_TIME}",
     "57P01": "is shutting down: try again when it is up",
     "57P02": f"has crashed: try again when it is up; {MAYBE_DONE}",
     "57P03": "is not ready yet: try again when it is up",
@@ -46,6 +47,23 @@ _STATES: Final = (
     (r"starting up|shutting down|not (yet )?accepting connections|in recovery mode", "57P03"),
 )
 """libpq gives no SQLSTATE where a connection is refused, so what it says has to tell."""
+
+_UNCONNECTED: Final = (
+    (r"^invalid .* value", "has an option with a value that libpq does not know: correct it"),
+    (
+        r"server does not support SSL",
+        "does not speak TLS, which sslmode asks for: turn ssl on there, or give another sslmode",
+    ),
+    (
+        r"root certificate|certificate verify failed|server certificate|sslmode",
+        "cannot be trusted as sslmode asks: check sslrootcert, the certificate and the host's name",
+    ),
+    (
+        r"received invalid response|expected authentication request",
+        "is no PostgreSQL server: something else listens there, so check the port",
+    ),
+)
+"""What libpq says of a connection that was not made, and what it takes."""
 
 
 def checked(url: str) -> str:
@@ -85,23 +103,33 @@ def connect(url: str, deadline: float, *, timeout: float) -> ServerConnection:
     return connection
 
 
-def failure(url: str, error: psycopg.Error, deadline: float) -> StoreError:
-    """What Postgres's error means for someone who knows only the URL."""
+def failure(
+    url: str,
+    error: psycopg.Error,
+    deadline: float,
+    *,
+    remedies: Mapping[str, str] = REMEDIES,
+    more_time: str = MORE_TIME,
+) -> StoreError:
+    """What Postgres's error means for someone who knows only the URL, with a remedy by SQLSTATE."""
     said = " ".join(str(error).split())
     # A server that says why it failed is told by its own words; one that says nothing, by the clock.
     if is_outdated(error):
         return StoreError(f"{hide_password(url)} has a table that another changed just now: try again")
     state = error.sqlstate or next((state for words, state in _STATES if re.search(words, said)), "")
-    if state in _REMEDIES:
+    if state in remedies:
         # A server that ends itself may have found no room for what comes after a commit that is in its log already.
         ended = f"; {MAYBE_DONE}" if error.diag.severity_nonlocalized == "PANIC" else ""
-        return StoreError(f"{hide_password(url)} {_REMEDIES[state]}{ended}")
+        return StoreError(f"{hide_password(url)} {remedies[state]}{ended}")
     asked = not isinstance(error, Unreached | psycopg.errors.ConnectionTimeout)
     perhaps = f"; {MAYBE_DONE}" if asked else ""
+    if not asked and not state:
+        for words, remedy in _UNCONNECTED:
+            if re.search(words, said):
+                return StoreError(f"{hide_password(url)} {remedy} ({said})")
     if not state and (time.monotonic() >= deadline or isinstance(error, psycopg.errors.ConnectionTimeout)):
-        return StoreError(
-            f"{hide_password(url)} did not answer in time: check the host and the network, or raise timeout={perhaps}"
-        )
+        where = "host and the network" if asked else "host, the network, and that Postgres listens at this port"
+        return StoreError(f"{hide_password(url)} did not answer in time: check the {where}{more_time}{perhaps}")
     if not state and isinstance(error, psycopg.OperationalError):
         return StoreError(
             f"{hide_password(url)} cannot be reached: check the host, the port and the network ({said}){perhaps}"

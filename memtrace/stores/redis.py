@@ -31,7 +31,10 @@ try:
     from memtrace.stores.redis_pool import Client
     from memtrace.stores.redis_server import Attempt, checked, connect
 except ImportError as missing:
-    raise UsageError("a redis:// store needs redis-py with hiredis: pip install 'memtrace-otel[redis]'") from missing
+    raise UsageError(
+        "a redis:// store needs redis-py with hiredis: pip install 'memtrace-otel[redis]'"
+        f" ({str(missing).partition(chr(10))[0]})"
+    ) from None
 
 T = TypeVar("T")
 
@@ -84,7 +87,7 @@ class RedisStore:
         require_limits(timeout=timeout, connections=connections)
         self._url = checked(url)
         self._timeout = timeout
-        with Attempt(self._url, seconds=timeout):
+        with Attempt(self._url, seconds=timeout, opening=True):
             self._client: Client = connect(self._url, timeout=timeout, connections=connections)
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
     ClusterDownError,
+    InvalidResponse,
     MasterDownError,
     MaxConnectionsError,
     NoPermissionError,
@@ -36,7 +37,7 @@ from memtrace.stores.redis_fast import Pool, Server
 from memtrace.stores.redis_pool import Client
 from memtrace.stores.redis_rows import PREFIX
 from memtrace.stores.redis_scripts import LOST
-from memtrace.stores.rows import MAYBE_DONE
+from memtrace.stores.rows import MAYBE_DONE, MORE_CONNECTIONS, MORE_TIME
 
 _FORM: Final = (
     "redis://user:password@host:6379/0, with % codes for special characters (%40 for @), rediss:// for TLS,"
@@ -76,9 +77,21 @@ _REMEDIES: Final[tuple[tuple[tuple[type[Exception], ...], str, str], ...]] = (
     ((), r"\bBUSY\b", "is busy with a long script: try again when that is done"),
     ((), "WRONGTYPE|not an integer|would overflow", "holds other data under memtrace's keys: name another database"),
     ((), "max number of clients", "has no connection left: raise maxclients there"),
-    ((MaxConnectionsError,), "Too many connections", "is busy with all connections: allow more with connections="),
+    ((MaxConnectionsError,), "Too many connections", f"is busy with all connections: {MORE_CONNECTIONS}"),
+    (
+        (),
+        "certificate verify failed",
+        "has a certificate that is not trusted: check the host's name, and name its authority with ?ssl_ca_certs=FILE",
+    ),
 )
 """By what redis-py raises, or where it raises the same for everything, by what the server said."""
+_TLS: Final = {
+    "rediss": ", and whether that server speaks TLS (redis:// is without)",
+    "redis": ", and whether that server wants TLS (rediss://)",
+}
+"""What else may be the matter with one that listens and never gave a proper answer, by the URL's scheme."""
+_TLS_ALERT: Final = r'Protocol error, got "\x15"'
+"""What redis-py says of a server that answers a plain question as TLS does."""
 _UNREACHED: Final = " connecting to "
 """What redis-py says where there was no connection, and so nothing was asked of the server."""
 
@@ -165,10 +178,11 @@ class Attempt:
         StoreError: Redis failed.
     """
 
-    __slots__ = ("_before", "_ends", "_seconds", "_url")
+    __slots__ = ("_before", "_ends", "_opening", "_seconds", "_url")
 
-    def __init__(self, url: str, *, seconds: float) -> None:
+    def __init__(self, url: str, *, seconds: float, opening: bool = False) -> None:
         self._url = url
+        self._opening = opening
         self._seconds = seconds
 
     def __enter__(self) -> None:
@@ -178,22 +192,33 @@ class Attempt:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         _now.ends = self._before
         if isinstance(error, RedisError):
-            raise _failure(self._url, error, deadline=self._ends) from error
+            raise _failure(self._url, error, deadline=self._ends, opening=self._opening) from error
 
 
-def _failure(url: str, error: RedisError, *, deadline: float) -> StoreError:
+def _failure(url: str, error: RedisError, *, deadline: float, opening: bool) -> StoreError:
     """What Redis's error means for someone who knows only the URL."""
     said = " ".join(str(error).split())
     place = hide_password(url)
     for kinds, words, remedy in _REMEDIES:
         if isinstance(error, kinds) or re.search(words, said):
             return StoreError(f"{place} {remedy}")
-    perhaps = "" if _UNREACHED in said else f"; {MAYBE_DONE}"
+    if opening and isinstance(error, InvalidResponse):
+        return StoreError(f"{place} is no Redis server{_of_other_kind(said)}")
+    perhaps = "" if opening or _UNREACHED in said else f"; {MAYBE_DONE}"
+    heard = opening and (_UNREACHED not in said or "SSL" in said or isinstance(error, TooLate))
+    network = "the network" + (_TLS.get(urlsplit(url).scheme, "") if heard else "")
     if isinstance(error, TooLate) or (isinstance(error, Lost) and time.monotonic() >= deadline):
-        return StoreError(f"{place} did not answer in time: check the host and the network, or raise timeout={perhaps}")
+        return StoreError(f"{place} did not answer in time: check the host and {network}{MORE_TIME}{perhaps}")
     if isinstance(error, Lost):
-        return StoreError(f"{place} cannot be reached: check the host, the port and the network ({said}){perhaps}")
+        return StoreError(f"{place} cannot be reached: check the host, the port and {network} ({said}){perhaps}")
     return StoreError(f"{place} failed: {said}")
+
+
+def _of_other_kind(said: str) -> str:
+    """What answers there instead, and what to do."""
+    if said.startswith(_TLS_ALERT):
+        return " without TLS: give rediss:// to speak TLS with it"
+    return f": something else listens there, so check the port ({said})"
 
 
 class _Socket(socket.socket):

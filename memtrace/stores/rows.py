@@ -24,6 +24,9 @@ A_DAY: Final = 86_400.0
 MAYBE_DONE: Final = "a write that was under way may be done or not, and adding the same fact again is safe"
 """What has to be said where a server was asked and its answer is missing."""
 
+MORE_TIME: Final = ", or raise timeout= (of Memory: store_timeout=)"
+MORE_CONNECTIONS: Final = "allow more with connections= (of a store; Memory takes one as its location)"
+
 # A frozen dataclass sets its fields through object.__setattr__, so that making 50 records costs as much as reading
 # their rows. An unfrozen twin with the same slots is filled five times as fast, and then turned into a Record.
 Draft: Any = make_dataclass("Draft", [field.name for field in fields(Record)], slots=True, init=False)

@@ -54,6 +54,13 @@ _STEPS: Final = (
 )
 """The statements that lead from one version of the schema to the next. The version is how many were taken."""
 
+_TELLING: Final = frozenset({"scope_id", "fact_sha256", "superseded_by"})
+"""Columns that tell our table from another application's of the same name."""
+_UNMARKED: Final = (
+    "has lost the marks of a memory's file, as one that was made from a dump has: name another file, or if memtrace"
+    f" wrote its tables, mark it with PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {len(_STEPS)};"
+)
+
 _PAGE_SIZE: Final = 8192
 """Bytes of a page in a new file: 50 facts of 8 kB are read an eighth faster than from SQLite's usual pages of 4096."""
 
@@ -61,7 +68,7 @@ _SYNCHRONOUS: Final = {False: "NORMAL", True: "FULL"}
 """When to wait for the disk: at checkpoints, or at every commit."""
 
 _REMEDIES: Final = {
-    sqlite3.SQLITE_NOTADB: "is no SQLite database: name another file",
+    sqlite3.SQLITE_NOTADB: "is no SQLite database: name another file, or if it was one, restore it from a backup",
     sqlite3.SQLITE_READONLY: "is read-only: make the file and its folder writable",
     sqlite3.SQLITE_FULL: "has no room left: free some space on its disk and try again",
     sqlite3.SQLITE_BUSY: "stayed locked by another writer: try again when that one is done",
@@ -93,6 +100,11 @@ def connect(path: str, *, patience: float, durable: bool) -> sqlite3.Connection:
     return connection
 
 
+def is_a_memorys(application_id: int) -> bool:
+    """Whether a file with this mark is a fact store's."""
+    return application_id == _APPLICATION
+
+
 def failure(path: str, error: sqlite3.Error) -> StoreError:
     """What SQLite's error means for someone who knows only the file's name."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -105,6 +117,9 @@ def _why_not_opened(path: Path) -> str:
     with suppress(OSError):  # a name that is too long is asked about in vain
         if path.is_dir():
             return "is a folder: name a file in it"
+        there = next(folder for folder in path.parents if folder.exists())
+        if not there.is_dir():
+            return f"cannot be opened: {there} is a file and no folder, so name another place"
         if not path.parent.is_dir():
             return f"cannot be opened: make the folder {path.parent} first"
     return "cannot be opened: make the file and its folder readable and writable"
@@ -136,12 +151,22 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
         " FROM pragma_application_id, pragma_user_version"
     ).fetchone()
     if application != _APPLICATION and (application or version or tables):
-        raise StoreError(f"{path} is another application's database: name a file that memtrace may have to itself")
+        raise StoreError(f"{path} {_whose(connection, application, version)}")
+    if tables and not version:
+        raise StoreError(f"{path} {_UNMARKED}")
     if version > len(_STEPS):
         raise StoreError(
             f"{path} was written by a newer memtrace (schema {version}, this one knows {len(_STEPS)}): upgrade memtrace"
         )
     return int(version)
+
+
+def _whose(connection: sqlite3.Connection, application: int, version: int) -> str:
+    """What is said of a file that is not marked as ours."""
+    columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('learned_memory')")}
+    if columns >= _TELLING and not application and version <= len(_STEPS):
+        return _UNMARKED
+    return "is another application's database: name a file that memtrace may have to itself"
 
 
 def _use_wal(connection: sqlite3.Connection, patience: float) -> None:

@@ -67,6 +67,16 @@ def hearing_logs(hear: Callable[[str], object]) -> Iterator[None]:
         root.setLevel(level)
 
 
+def silence_logs() -> None:
+    """Log records that nobody handles are heard, and written nowhere: here and in the processes of scripts."""
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
+def logs_are_silenced() -> bool:
+    """Whether `silence_logs` was called."""
+    return any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger().handlers)
+
+
 class ElsewhereErrors:
     """The standard error of another process: a file of ours, so that it can be read however the process ended."""
 

@@ -8,6 +8,8 @@ of an open turn is attributed exactly. Without a label it belongs, exactly too, 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -26,14 +28,25 @@ class Recorder:
     def __init__(self) -> None:
         self._events: list[AnyEvent] = []
         self._open: dict[str, None] = {}
+        self._paused = False
         self._lock = threading.Lock()
 
     def add(self, kind: type[AnyEvent], /, **fields: Any) -> int:
         """Append an event; returns its place."""
         with self._lock:
             at = len(self._events)
-            self._events.append(kind(at=at, **fields))
+            if not self._paused:
+                self._events.append(kind(at=at, **fields))
             return at
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What happens meanwhile is no part of the history."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
 
     def begin(self, turn: str) -> None:
         """From now on requests may belong to this turn."""

@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from memtrace.errors import UsageError
 from memtrace.harness.record import attribution
 from memtrace.harness.record.attribution import SpanLabel
-from memtrace.harness.record.listening import telling
+from memtrace.harness.record.listening import silence_logs, telling
 from memtrace.harness.record.recorder import span_fields
 from memtrace.harness.running.cut_short import Steps, Watched
 from memtrace.harness.running.host import LocalHost, Performed, StreamPlan, open_system, result_of
@@ -136,6 +136,8 @@ class _Child:
 
     def _open(self, plan: dict[str, Any]) -> Performed:
         self._plan = plan
+        if plan["silent"]:
+            silence_logs()
         attribution.watch(plan["model_url"])
         try:
             system = open_system(load_factory(plan["factory"]), self._environment())

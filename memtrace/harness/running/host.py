@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from memtrace.errors import AdapterError
+from memtrace.errors import AdapterError, MemtraceError
 from memtrace.harness.record.attribution import labelled
 from memtrace.harness.running.store_system import with_loop
 from memtrace.harness.system import Environment, Factory, check_claims, in_one_line
@@ -84,9 +84,16 @@ def open_system(factory: Factory, environment: Environment) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an adapter may raise anything
-        raise AdapterError(f"the factory raised {in_one_line(error)}") from error
+        raise AdapterError(_said(error)) from error
     check_claims(system)
     return with_loop(system, environment)
+
+
+def _said(error: BaseException) -> str:
+    """What a factory raised, in one line; memtrace's own errors say already all there is to say."""
+    if isinstance(error, MemtraceError):
+        return " ".join(str(error).split())
+    return f"the factory raised {in_one_line(error)}"
 
 
 class LocalHost:

@@ -14,6 +14,7 @@ from typing import Final, Self
 from memtrace.errors import UsageError
 from memtrace.harness.services import Server, Unavailable, discard, fresh, is_empty, start
 from memtrace.harness.services.given import demand_driver, without_password
+from memtrace.harness.services.named import demand_answer
 from memtrace.harness.services.server import KINDS, NotHere
 from memtrace.harness.system import SQLITE_URL
 
@@ -25,6 +26,9 @@ OWN: Final = "its own"
 ELSEWHERE: Final = "the memory keeps its facts elsewhere than in the store that it is given"
 # A comma may stand in a URL too, as between the hosts of a Postgres cluster.
 _BETWEEN: Final = re.compile(rf",(?=(?:{'|'.join(NAMES)})(?:,|$)|[a-z][a-z0-9+.-]*://)")
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_HARMLESS: Final = re.compile(r"[\w.,/-]+")
 
 
 @dataclass(slots=True)
@@ -45,6 +49,8 @@ class TestedStore:
     _server: Server | None = None
 
     def __enter__(self) -> Self:
+        if self.url:
+            demand_answer(self.url)
         if self.name in KINDS and not self.url:
             try:
                 demand_driver(self.name)
@@ -103,14 +109,17 @@ def stores_named(words: str) -> list[TestedStore]:
     """
     found: list[TestedStore] = []
     for word in _BETWEEN.split(words) if words else []:
-        if "://" not in word and word not in NAMES:
-            raise UsageError(
-                f"--store {without_password(word)!r} is neither a store's URL nor one of {', '.join(NAMES)}"
-            )
+        if word not in NAMES and not _URL.match(word):
+            raise UsageError(f"--store {_shown(word)} is neither a store's URL nor one of {', '.join(NAMES)}")
         if word in (store.url or store.name for store in found):
             raise UsageError(f"--store names {without_password(word)!r} twice")
         found.append(TestedStore(word) if word in NAMES else TestedStore(_name(word, found), word))
     return found or [TestedStore()]
+
+
+def _shown(word: str) -> str:
+    """A word that names no store, as a message may show it: only where it cannot hold a password."""
+    return repr(word) if _HARMLESS.fullmatch(word) else "names what"
 
 
 def _name(url: str, others: Sequence[TestedStore]) -> str:

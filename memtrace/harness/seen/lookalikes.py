@@ -27,7 +27,7 @@ _SHORTEST: Final = 64
 
 def families(name: str) -> Mapping[str, list[str]]:
     """Ids made of a name that nobody else has, by what makes them look alike; within a family all are different."""
-    number = str(int.from_bytes(name.encode()) % 10**9)
+    number = number_of(name)
     return {
         "prefixes": [name, f"{name}-corp", f"x{name}", f"{name}1", f"user:{name}"],
         "case and accents": [
@@ -51,10 +51,15 @@ def families(name: str) -> Mapping[str, list[str]]:
             f"{name}q", f"{name}q'", f"{name}q''", f'{name}q"', f"{name}q`", f"{name}q\\", f"'{name}q'",
             f"{name}q;--",
         ],
-        "numbers": [f"7{number}", f"07{number}", f"7{number}.0", f"+7{number}"],
+        "numbers": [number, f"0{number}", f"{number}.0", f"+{number}"],
         "long": [f"{name}{'l' * 300}", f"{name}{'l' * 300}a", f"{name}{'l' * 300}b"],
         "any one character": [f"{name}_w", f"{name}?w", f"{name}yw"],
     }  # fmt: skip
+
+
+def number_of(name: str) -> str:
+    """A number made of a name, which nobody else has either."""
+    return f"7{int.from_bytes(name.encode()) % 10**9}"
 
 
 def patterns(user: str) -> list[str]:

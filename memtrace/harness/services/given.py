@@ -13,6 +13,8 @@ from memtrace.harness.services.server import Kind, NotHere, Server
 _SECONDS: Final = 5
 _DRIVERS: Final[dict[Kind, str]] = {"postgres": "psycopg", "redis": "redis"}
 _PASSWORD: Final = re.compile(r"(://[^/@]*?:).*@")
+_PASSWORD_OPTION: Final = re.compile(r"((?:^|[?&\s])\w*pass\w*\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]*)", re.IGNORECASE)
+"""As an option of a URL, or a word of libpq's connection string, which is a server's name here too."""
 
 
 def given_postgres(_durable: bool) -> Server:
@@ -80,5 +82,5 @@ def _unreachable(variable: str, url: str, error: Exception) -> UsageError:
 
 
 def without_password(text: str) -> str:
-    """A text that may hold a URL, without the URL's password."""
-    return _PASSWORD.sub(r"\1***@", text)
+    """A text that may hold a URL, or libpq's connection string, without its password."""
+    return _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1***@", text))

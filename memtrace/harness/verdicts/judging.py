@@ -45,7 +45,7 @@ def _in_context(history: History, rule: Rule, judgement: Judgement, own: Collect
         turn = history.surprises[0]
         took = " or ".join(turn.expected)
         how = turn.outcome.value if turn.outcome else "open"
-        cause = f": {turn.error}" if turn.error else ""
+        cause = f": {' '.join(turn.error.split())}" if turn.error else ""
         return undecided(f"turn {turn} ended {how}, where the script expected {took}{cause}", told(turn))
     return judgement
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from memtrace.harness.rules import RULES
 from memtrace.harness.verdicts.judging import worst
+from memtrace.harness.verdicts.left import Left
 from memtrace.model import Finding, Verdict
 
 EXIT_HELD: Final = 0
@@ -60,11 +61,15 @@ class Row:
 
 @dataclass(slots=True)
 class Ledger:
-    """All that was found in one session; ``notes`` say, in their order, what a reader must know of it besides."""
+    """All that was found in one session.
+
+    ``notes`` say, in their order, what a reader must know of it besides; ``left`` is what stays in the store.
+    """
 
     system: str = ""
     version: str = ""
     notes: dict[str, None] = field(default_factory=dict)
+    left: list[Left] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -134,6 +139,7 @@ class Ledger:
         counts = self.counts()
         body = {
             "system": self.system, "version": self.version, "notes": list(self.notes), **extra,
+            "left": [asdict(one) for one in self.left],
             "counts": {verdict.value: counts[verdict] for verdict in Verdict},
             "rules": [row.as_json() for row in self.rows()],
         }  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from memtrace import errors
 from memtrace.harness.rules import RULES
 from memtrace.harness.verdicts.ledger import Entry, Ledger, Row
+from memtrace.harness.verdicts.left import told
 from memtrace.model import Finding, Verdict
 
 _VIOLATIONS: Final = {
@@ -82,7 +83,7 @@ def table(ledger: Ledger) -> list[str]:
         on = f"  [{', '.join(stores)}]" if len(ledger.stores()) > 1 and any(stores) else ""
         lines.append(f"{row.verdict.value.upper():<14}{row.rule:<{width}}  {_scripts(row)}{on}")
         lines += [f"              {line}" for line in _why(row)]
-    return [*lines, *dict.fromkeys(ledger.stale())]
+    return [*lines, *dict.fromkeys(ledger.stale()), *filter(None, [told(ledger.left)])]
 
 
 def _told_once(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
@@ -123,6 +124,7 @@ def markdown(ledger: Ledger) -> str:
             f" {_cell(row.entry.finding)} |"
             for row in rows
         ]
+    lines += ["", told(ledger.left)] if ledger.left else []
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.plot DIR``: draws what ``python -m benchmarks.stores --out DIR`` found, as PNG and SVG.
+"""The figures of a run, as PNG and SVG.
 
 ``latency`` is the read of a user's newest 50 facts: a column a backend, a row a length of the facts, with the bare
 statement, the round trip and the published SDK beside it. ``backends`` is the same read, a line a backend.
@@ -7,9 +7,9 @@ statement, the round trip and the published SDK beside it. ``backends`` is the s
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
+import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
+from memtrace.errors import UsageError
+
 _TITLES: Final = {"sqlite": "SQLite", "postgres": "Postgres", "redis": "Redis / Valkey"}
 _STYLES: Final = {
     "memtrace": {"color": "#0b4f8a", "linestyle": "-", "marker": "o", "linewidth": 2.2},
@@ -41,7 +43,12 @@ _BACKENDS: Final = {
 _DPI: Final = 110
 _LINE_HEIGHT: Final = 13.0 / 72 * _DPI
 """Of a label, in pixels."""
-_SETTINGS: Final[Any] = {
+_BESIDE: Final = 10.0
+"""How far from its line's end a label begins, in pixels."""
+_TITLE_SIZE: Final = 12
+_LETTER: Final = 0.6 * _TITLE_SIZE / 72
+"""How wide one of a title is, on average and no less, in inches."""
+SETTINGS: Final[Any] = {
     "figure.dpi": _DPI,
     "font.size": 10,
     "axes.titlesize": 11,
@@ -143,12 +150,30 @@ def operations(found: Found) -> Figure:
 FIGURES: Final = {"latency": latency, "backends": backends, "operations": operations}
 
 
-def draw(folder: Path) -> list[Path]:
-    """Draw all figures of the run in this folder, beside its files."""
-    found = Found(json.loads((folder / "latency.json").read_text()))
+def read(folder: Path) -> Found:
+    """The run whose files are in this folder.
+
+    Raises:
+        UsageError: there are none, or they are something else.
+    """
+    file = folder / "latency.json"
+    try:
+        return Found(json.loads(file.read_text()))
+    except OSError as error:
+        raise UsageError(
+            f"{file} cannot be read ({error.strerror}): write it with python -m benchmarks.stores --out {folder}"
+        ) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(
+            f"{file} is not what a run writes: write it anew with python -m benchmarks.stores --out {folder}"
+        ) from error
+
+
+def draw(found: Found, folder: Path) -> list[Path]:
+    """Draw all figures of a run into a folder."""
     made = []
     for name, figure_of in FIGURES.items():
-        with mpl.rc_context(_SETTINGS):
+        with mpl.rc_context(SETTINGS):
             figure = figure_of(found)
             for suffix, about in (("png", {}), ("svg", {"Date": None})):
                 made.append(folder / f"{name}.{suffix}")
@@ -205,24 +230,33 @@ def _finish(figure: Figure, axes: Iterable[Axes], counts: Sequence[int]) -> None
         where = place.get_subplotspec()
         if where and where.is_last_row():
             place.set_xlabel("facts that the user has")
-        # Room for the labels, on a scale of logarithms.
-        place.set_xlim(min(counts) * 0.75, max(counts) * (max(counts) / min(counts)) ** 0.62)
+        place.set_xlim(*_room(min(counts), max(counts)))
     figure.canvas.draw()  # limits and sizes are known from here on
     for place in places:
         _label_lines(place)
+
+
+def _room(least: int, most: int) -> tuple[float, float]:
+    """From where to where an axis reaches: room for a marker before the line and for a label after it.
+
+    The scale is one of logarithms; a single count has as much room as if there were another ten times as many.
+    """
+    wide = math.log10(most / least) or 1.0
+    return least / 10 ** (wide * 0.06), most * 10 ** (wide * 0.68)
 
 
 def _label_lines(place: Axes) -> None:
     """Write beside each line what it is, in its colour; labels that would lie on each other are pushed apart."""
     ends = [(*_end(line), line) for line in place.get_lines()]
     to_axes = place.transAxes.inverted()
-    apart = _LINE_HEIGHT / place.get_window_extent().height
+    extent = place.get_window_extent()
+    apart, beside = _LINE_HEIGHT / extent.height, _BESIDE / extent.width
     lowest = -1.0
     for count, took, line in sorted(ends, key=lambda each: each[1]):
         right, height = to_axes.transform(place.transData.transform((count, took)))
         lowest = max(height, lowest + apart)
         label = str(line.get_label())
-        place.text(right + 0.02, lowest, label, color=line.get_color(), transform=place.transAxes, va="center")
+        place.text(right + beside, lowest, label, color=line.get_color(), transform=place.transAxes, va="center")
 
 
 def _end(line: Line2D) -> tuple[float, float]:
@@ -232,10 +266,10 @@ def _end(line: Line2D) -> tuple[float, float]:
 
 
 def _label(figure: Figure, found: Found, title: str) -> None:
+    """The title, in as many lines as it takes to stay within the figure, and on what all this was measured."""
     about = found.machine
-    figure.suptitle(
-        f"{title}, by how many there are: medians, p5 to p95 shaded; {about['cores']} cores, {str(about['date'])[:10]}"
-    )
+    whole = f"{title}, by how many there are: medians, p5 to p95 shaded; {about['cores']} cores, {about['date'][:10]}"
+    figure.suptitle(textwrap.fill(whole, int(figure.get_figwidth() / _LETTER)), fontsize=_TITLE_SIZE)
 
 
 def _title(place: Axes, text: str) -> None:
@@ -250,16 +284,3 @@ def _time(microseconds: float, _position: object = None) -> str:
     if microseconds < 1000:
         return f"{microseconds:g} µs"
     return f"{microseconds / 1000:g} ms" if microseconds < 1_000_000 else f"{microseconds / 1_000_000:g} s"
-
-
-def main() -> int:
-    """Draw, and tell the files."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.plot", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path, metavar="DIR", help="what --out named")
-    made = draw(parser.parse_args().folder)
-    sys.stdout.writelines(f"{path}\n" for path in made)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

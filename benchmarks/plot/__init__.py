@@ -1,0 +1,1 @@
+"""Plots of what a run of `benchmarks.stores` found."""

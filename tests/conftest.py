@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
 
 import pytest
 from storing import opening
@@ -60,6 +62,15 @@ def postgres_url(postgres_server: Server) -> Iterator[str]:
 def redis_url(redis_server: Server) -> Iterator[str]:
     """An empty place in a Redis or Valkey server."""
     yield from _place(redis_server)
+
+
+@pytest.fixture
+def bare(redis_url: str) -> Iterator[Any]:
+    """The driver's own client of what is in that place."""
+    import redis
+
+    with closing(redis.Redis.from_url(redis_url)) as client:
+        yield client
 
 
 @pytest.fixture

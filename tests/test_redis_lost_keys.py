@@ -19,12 +19,6 @@ def opened(redis_url):
 
 
 @pytest.fixture
-def bare(redis_url):
-    with closing(redis.Redis.from_url(redis_url)) as client:
-        yield client
-
-
-@pytest.fixture
 def filled(store):
     """What superseded a record, and another."""
     old = store.add(Record(ALICE, "is on Free", source="learned"))

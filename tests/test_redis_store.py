@@ -28,12 +28,6 @@ def opened(redis_url):
 
 
 @pytest.fixture
-def bare(redis_url):
-    with closing(redis.Redis.from_url(redis_url)) as client:
-        yield client
-
-
-@pytest.fixture
 def proxy(redis_url):
     with FaultProxy(redis_url) as proxy:
         yield proxy

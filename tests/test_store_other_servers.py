@@ -110,7 +110,7 @@ def test_a_certificate_that_redis_shows_and_nobody_trusts() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        'root certificate file "/root/.postgresql/root.crt" does not exist',
+        'root certificate file "/home-of-somebody/root.crt" does not exist',
         "SSL error: certificate verify failed",
         'server certificate for "db" does not match host name "127.0.0.1"',
     ],

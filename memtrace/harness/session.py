@@ -119,8 +119,10 @@ class Suite:
             else:
                 stage.close()
             finally:
-                self._forget(stage)
-                stage.end()
+                try:
+                    self._forget(stage)
+                finally:
+                    stage.end()
 
     def probe(self) -> frozenset[str]:
         """Open the system once and run one turn, before any rule is judged; what it claims.

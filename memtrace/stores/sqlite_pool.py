@@ -166,7 +166,7 @@ class FileConnections:
     def _opened(self, lease: Lease) -> sqlite3.Connection:
         try:
             return self._connect()
-        except BaseException:
+        except BaseException:  # an interrupt too may not keep a fork waiting
             self._leases.pop(id(lease), None)
             raise
 
@@ -196,7 +196,7 @@ class MemoryConnection:
                 self._open.append(self._connect())
             lease.connection = self._open[0]
             self._roll_back()  # what one began that was interrupted as it gave the connection back
-        except BaseException:
+        except BaseException:  # an interrupt too may not keep the others waiting
             self._turns.give_back(lease.place)
             raise
         return lease.connection
